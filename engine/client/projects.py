@@ -8,8 +8,9 @@ from engine.client.transport import Transport
 from engine.protocol.config.mcp import ServerViews, SetServer
 from engine.protocol.records.choices import Sample
 from engine.protocol.records.demonstrations import Demonstrations
+from engine.protocol.records.forecast import Forecast
 from engine.protocol.records.judging import JudgeOption, RubricView
-from engine.protocol.records.runs import Forecast, ProjectView, RunSummary, Split
+from engine.protocol.records.runs import ProjectView, RunSummary, Split
 from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTicked, FinishProject
 from engine.protocol.requests.runs import (
     Confirm,

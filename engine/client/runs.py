@@ -22,12 +22,15 @@ from engine.protocol.requests.exports import ExportCheckpoint, ExportReport, Exp
 from engine.protocol.requests.run_table import CompareRuns, RunQuery
 from engine.protocol.requests.runs import (
     Command,
+    ExportTrajectories,
+    FilterNames,
     GroupPage,
     PinCheckpoint,
     Siblings,
     StartEvaluation,
     StartRun,
     TrackRun,
+    TrajectoryLine,
     TrajectoryPage,
     TrajectoryQuery,
 )
@@ -106,6 +109,16 @@ class RunCalls(Transport):
 
     async def trajectory(self, run_id: str, trajectory_id: str) -> Trajectory:
         return await self._ask("GET", f"/runs/{run_id}/trajectories/{trajectory_id}", Trajectory)
+
+    def export_trajectories(
+        self, run_id: str, request: ExportTrajectories
+    ) -> AsyncGenerator[TrajectoryLine, None]:
+        """Yield whole trajectories in order of arrival; closing the iterator cancels the rest."""
+        return self._records(f"/runs/{run_id}/exported_trajectories", request, TrajectoryLine)
+
+    async def filter_names(self, run_id: str) -> FilterNames:
+        """Names that occur in a run: parts, metrics, tools, scenarios, labels and models."""
+        return await self._ask("GET", f"/runs/{run_id}/filter_names", FilterNames)
 
     async def groups(self, run_id: str, query: TrajectoryQuery) -> GroupPage:
         """Groups with a trajectory that matches the query's filters, newest first."""

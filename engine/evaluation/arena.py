@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -148,13 +148,16 @@ class Chat:
         temperature: float,
         max_tokens: int,
         on_text: Callable[[str], None],
+        tools: Sequence[dict[str, Any]] = (),
     ) -> None:
-        self._body = {
+        self._body: dict[str, Any] = {
             "messages": messages,
             "temperature": temperature,
             "max_tokens": max_tokens,
             "stream": True,
         }
+        if tools:
+            self._body["tools"] = list(tools)
         self._on_text = on_text
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:

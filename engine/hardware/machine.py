@@ -24,7 +24,7 @@ from engine.hardware.forecast import (
 )
 from engine.models.file_checks import shape_counts
 from engine.protocol.config.project import BackendConfig, ProjectConfig, TrainConfig
-from engine.protocol.records.runs import Forecast
+from engine.protocol.records.forecast import Forecast
 
 RESERVE_BYTES = 1_000_000_000
 FLOPS_PER_CORE = {"float32": 210e9, "bfloat16": 420e9}

@@ -224,6 +224,7 @@ def _recorded(
         started_at=timing.started_at,
         policy_version=timing.version,
         seed=seed,
+        calls=conversation.calls if isinstance(conversation, Exchange) else [],
         contestant=stage.contestant,
         **_paid(session),
     )

@@ -49,6 +49,8 @@ class Settings(BaseModel):
     """Fields of the last used `Writer`."""
     saved_filters: list[str] = Field(default_factory=list)
     """Saved queries of the Trajectories page, newest first."""
+    trajectory_columns: list[str] = Field(default_factory=list)
+    """Titles of the columns of the trajectories table; empty: the first choice."""
     trains_on: dict[str, str] = Field(default_factory=dict)
     """Project path → name of the server on which it trains; absent: this machine."""
 

@@ -21,6 +21,7 @@ from studio.pages.settings.page import SettingsPage
 from studio.pages.setup.page import SetupPage
 from studio.pages.trajectories.page import TrajectoriesPage
 from studio.services.session import Session
+from studio.store.runs.chat import TurnPrompt
 
 KEYS = (
     "home",
@@ -112,6 +113,7 @@ class PageRegistry(Mapping[str, Page]):
                 trajectories.grading_wanted.connect(
                     lambda: self.typed("judge", JudgePage).grade_next()
                 )
+                trajectories.chat_wanted.connect(self._open_chat)
                 return trajectories
             case "checkpoints":
                 checkpoints = CheckpointsPage(session, actions)
@@ -128,6 +130,10 @@ class PageRegistry(Mapping[str, Page]):
     def _show_trajectories(self, query: TrajectoryQuery) -> None:
         self._session.place_wanted.emit("trajectories")
         self.typed("trajectories", TrajectoriesPage).show_query(query)
+
+    def _open_chat(self, prompt: TurnPrompt) -> None:
+        self._session.place_wanted.emit("checkpoints")
+        self.typed("checkpoints", CheckpointsPage).open_prompt(prompt)
 
     def _show_group(self, split: Split, step: int, group: int, blind: bool = False) -> None:
         self._session.place_wanted.emit("trajectories")

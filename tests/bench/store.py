@@ -68,11 +68,15 @@ def measure(file: Path, repeats: int = 7) -> dict[str, float]:
         "sort by title, last page": page(sort="title", offset=99_000),
         "filter unscored": page(state="unscored"),
         "filter steps": page(step=100, step_to=900, sort="advantage"),
-        "search, rare": page(search="flight Scenario 17"),
-        "search, every row": page(search="garden", sort="reward"),
+        "search, rare": page(filter="flight Scenario 17"),
+        "search, every row": page(filter="garden", sort="reward"),
         "filter no signal": page(signal=False),
+        "filter figures and text": page(filter='reward < 0.2 and turns > 3 and text:"refund"'),
+        "filter part": page(filter="part.rules > 0.5"),
+        "filter without a tool": page(filter="not tool:search"),
+        "names for completion": reader.filter_names,
         "groups": lambda: reader.groups(TrajectoryQuery()),
-        "groups, search": lambda: reader.groups(TrajectoryQuery(search="lisbon")),
+        "groups, search": lambda: reader.groups(TrajectoryQuery(filter="lisbon")),
         "open a group": lambda: reader.siblings("train", 700, 3),
     }
     result = {}

@@ -13,6 +13,14 @@ from engine.protocol.requests.arena import ArenaTicked, AskArena
 from tests.engine_http.conftest import Engine, until
 
 QUESTION = [{"role": "user", "content": "Say 1"}]
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+TURN = [
+    *QUESTION,
+    {"role": "assistant", "content": "", "tool_calls": [CALL]},
+    {"role": "tool", "content": "1", "tool_call_id": "c"},
+]
+"""Prompt of the second turn of an agent."""
 
 
 def ask(engine: Engine, project: Path, models: list[str], **more: Any) -> list[ArenaTicked]:
@@ -56,11 +64,16 @@ def test_answers_are_streamed_stored_and_voted_on(
     assert [one.messages[-1].content for one in trajectories] == texts
     assert all(one.branches and one.reward is None for one in trajectories)
 
+    (*_, ended, _) = ask(engine, project, ["base"], chats=[TURN], tools=[TOOL], max_tokens=4)
+    assert ended.trajectory is not None
+    assert ended.trajectory.tools == [TOOL]
+    assert [one.role for one in ended.trajectory.messages[:-1]] == ["user", "assistant", "tool"]
+
     again = ask(engine, project, ["base", last], max_tokens=24)
     assert [text_of(again, 0), text_of(again, 1)] == texts[:2]
     group = again[-1].group
     assert group is not None
-    assert (group.split, group.step) == ("validation", 2)
+    assert (group.split, group.step) == ("validation", 3)
     names = [one.trajectory.id for one in again if one.trajectory]
     word = Word(kind="order", order=[(names[1],), (names[0],)])
     place = {"split": group.split, "step": group.step, "group": group.group}

@@ -68,7 +68,7 @@ def test_branch_shares_parent_steps_and_replay_is_identical(engine: Engine, proj
     mine, theirs = steps(child), steps(parent)
     assert list(mine) == [1, 2, 3]
     assert {s: mine[s].metrics for s in (1, 2)} == {s: theirs[s].metrics for s in (1, 2)}
-    page = engine.call(lambda c: c.trajectories(child.id, TrajectoryQuery(search="Say")))
+    page = engine.call(lambda c: c.trajectories(child.id, TrajectoryQuery(filter="Say")))
     assert {t.step for t in page.items} == {0, 1, 2, 3}
     assert [one.id for one in engine.call(lambda c: c.siblings(child.id, "train", 1, 0)).labels]
     reader = RunReader(Path(child.path) / DATABASE)

@@ -14,6 +14,7 @@ import pytest
 from engine.launcher.local import find
 from engine.protocol.events.run import RunFailed, RunFinished, RunStopped, decode
 from engine.protocol.records.runs import Trajectory
+from engine.protocol.requests.runs import TrajectoryLine
 from tests.engine_http.conftest import ROOT, Engine
 from tests.support.engine_starter import run_command
 
@@ -45,11 +46,20 @@ def test_train_json_prints_only_events_and_run_is_readable(project: Path, worksp
     assert "finished" in run("runs", str(project), workspace=workspace).stdout
     assert "reward" in run("trajectories", str(folder), workspace=workspace).stdout
     name = json.loads(listed.stdout)["name"]
+    file = folder.parent / "found.jsonl"
+    query = ("--filter", "reward >= 0 and split:train", "--jsonl", str(file))
+    assert "written to" in run("trajectories", name, *query, workspace=workspace).stdout
+    lines = [TrajectoryLine.model_validate_json(line) for line in file.read_text().splitlines()]
+    assert lines
+    assert {line.split for line in lines} == {"train"}
+    wrong = run("trajectories", name, "--filter", "rewards > 1", workspace=workspace)
+    assert wrong.returncode != 0
+    assert "`rewards` is no field (character 1). Did you mean `reward`?" in wrong.stderr
     for command in ("checkpoints", "trajectories", "scenarios", "agreement"):
         assert run(command, name, workspace=workspace).returncode == 0
     shown = run("show", name, records[0].id, workspace=workspace)
     assert shown.returncode == 0, shown.stderr
-    for part in (records[0].id, "reward", "advantage", "[user]", "[assistant]"):
+    for part in (records[0].id, "reward", "advantage", " tokens", "[user]", "[assistant]"):
         assert part in shown.stdout
     whole = run("show", name, records[0].id, "--json", workspace=workspace)
     assert Trajectory.model_validate_json(whole.stdout.splitlines()[0]) == records[0]

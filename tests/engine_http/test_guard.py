@@ -22,6 +22,7 @@ PATHS = (
     "/evaluations", "/runs/x/evaluation",
     "/runs/x/events", "/runs/x/changes", "/runs/x/ticks",
     "/runs/x/trajectories", "/runs/x/scenarios", "/runs/x/agreement", "/runs/x/calls/y",
+    "/runs/x/exported_trajectories", "/runs/x/filter_names",
     "/runs/x/labels", "/runs/x/judge", "/runs/x/judge/price", "/runs/x/judge/suggest",
     "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",

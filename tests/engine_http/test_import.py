@@ -120,7 +120,7 @@ def test_art_folder_is_imported_completely(engine: Engine, project: Path, tmp_pa
     run = import_source(engine, project, tmp_path / ".art")
     assert (run.trajectories, run.unscored, run.step, run.steps) == (11, 1, 3, 3)
     assert isinstance(engine.wait(run)[-1], RunFinished)
-    page = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery(search="blue")))
+    page = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery(filter="blue")))
     assert [one.id for one in page.items] == ["t00000-000-000"]
 
 

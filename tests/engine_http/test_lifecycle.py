@@ -9,6 +9,7 @@ from typing import Any, Literal
 import psutil
 import pytest
 
+from engine.client import EngineClient
 from engine.protocol.events.run import (
     AlertsChanged,
     Event,
@@ -27,7 +28,13 @@ from engine.protocol.events.run import (
 )
 from engine.protocol.records.metrics import METRICS, metric
 from engine.protocol.records.runs import RunSummary
-from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
+from engine.protocol.requests.runs import (
+    Command,
+    ExportTrajectories,
+    StartRun,
+    TrajectoryLine,
+    TrajectoryQuery,
+)
 from engine.reward.reward_hacking import NAMES
 from engine.server.services.summaries import summarise
 from engine.storage.checkpoints.checkpoint import verify
@@ -108,10 +115,21 @@ def test_recorded_trajectories_and_groups_are_readable(
     siblings = engine.call(lambda c: c.siblings(run.id, "train", 1, 0))
     assert len(siblings.trajectories) == 4
     assert siblings.group.signal == any(t.advantage for t in siblings.trajectories)
-    query = TrajectoryQuery(split="train", step=1, search="say")
+    query = TrajectoryQuery(split="train", step=1, filter="say")
     groups = engine.call(lambda c: c.groups(run.id, query))
     assert groups.total == 2
     assert all(group.title.startswith("Say") for group in groups.items)
+    names = engine.call(lambda c: c.filter_names(run.id))
+    assert "length" in names.metrics
+    some = ExportTrajectories(ids=[one.id for one in page.items[:2]])
+
+    async def export(client: EngineClient) -> list[TrajectoryLine]:
+        return [line async for line in client.export_trajectories(run.id, some)]
+
+    assert [line.messages for line in engine.call(export)][::-1] == [
+        engine.call(lambda c, name=one.id: c.trajectory(run.id, name)).messages
+        for one in page.items[:2]
+    ]
 
 
 def test_pause_continue_stop_resume(engine: Engine, project: Path) -> None:

@@ -12,6 +12,7 @@ from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.run_db.reader import RunReader
 
 INDENT = "    "
+MOST_CALLS = 50
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -32,7 +33,7 @@ def _find(reader: RunReader, name: str) -> Trajectory:
     try:
         return reader.trajectory(name)
     except Refused as error:
-        page = reader.trajectories(TrajectoryQuery(search="", limit=1000))
+        page = reader.trajectories(TrajectoryQuery(limit=1000))
         found = [row.id for row in page.items if row.id.lower().endswith(name.lower())]
         if len(found) != 1:
             raise Refused.of(
@@ -53,6 +54,8 @@ def lines_of(one: Trajectory, verdicts: list[Verdict]) -> Iterator[str]:
     yield f"advantage  {figure(one.advantage)}"
     tokens = f"{one.sampled_tokens} sampled tokens"
     yield f"rollout    {one.turns} turns · {tokens} · {duration(one.duration_s)}{_cut(one)}"
+    if any(call.end_s for call in one.model_calls):
+        yield f"calls      {_calls(one)}"
     if one.labels:
         yield f"labels     {', '.join(one.labels)}"
     for name, value in sorted(one.metrics.items()):
@@ -75,6 +78,15 @@ def _reward(one: Trajectory) -> str:
         return "waiting for the judge" if one.awaits_judge else "none"
     parts = " + ".join(f"{name} {value:.2f}" for name, value in one.parts.items())
     return f"{figure(one.reward)}{f'  ({parts})' if parts else ''}"
+
+
+def _calls(one: Trajectory) -> str:
+    """Describe the time and size of each model call: "0.0–1.2 s, 840 → 56 tokens"."""
+    return " · ".join(
+        f"{call.start_s:.1f}–{call.end_s:.1f} s, "
+        f"{call.prompt_tokens} → {call.completion_tokens} tokens"
+        for call in one.model_calls[:MOST_CALLS]
+    )
 
 
 def _cut(one: Trajectory) -> str:

@@ -85,7 +85,22 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--step", type=int, help="only this step")
     parser.add_argument("--split", choices=["train", "validation"], help="only this split")
     parser.add_argument("--unscored", action="store_true", help="only unscored trajectories")
-    parser.add_argument("--search", default="", help="text that the trajectory must contain")
+    parser.add_argument(
+        "--filter",
+        default="",
+        metavar="EXPRESSION",
+        help="only matches, such as 'reward < 0.2 and turns > 3 and tool:search and "
+        'text:"refund"\'; the help page Find trajectories lists all fields',
+    )
+    parser.add_argument(
+        "--jsonl",
+        metavar="FILE",
+        help="write all matches to FILE (- for standard output), one JSON object a line, "
+        "without a limit",
+    )
+    parser.add_argument(
+        "--tokens", action="store_true", help="with --jsonl: include token ids and log-probs"
+    )
     parser.add_argument(
         "--limit", type=positive, default=50, help="maximum number of rows (default 50)"
     )
@@ -145,7 +160,7 @@ COMMANDS = {
     "runs": ("list the runs of a project", _runs),
     "compare": ("compare runs: validations, settings, scenarios", _compare),
     "note": ("tag, annotate, pin or archive a run", _note),
-    "trajectories": ("list the trajectories of a run", _trajectories),
+    "trajectories": ("find, list and export the trajectories of a run", _trajectories),
     "show": ("show one trajectory: reward, reason, messages, verdicts", _show),
     "scenarios": ("reward statistics per scenario over time", _scenarios),
     "checkpoints": ("list, pin, unpin or delete the checkpoints of a run", _checkpoints),

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from engine.protocol.base import Value
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import Split
+from engine.protocol.records.runs import Split, TrajectorySummary
 
 PART = "ruler"
 """Name of the judge's reward part."""
@@ -96,6 +96,16 @@ class Verdict(Value):
     stability: float | None = None
     """Mean Kendall's τ between the rankings of the passes; None after one pass."""
     problem: Problem | None = None
+
+
+def chief_verdict(trajectory: TrajectorySummary, verdicts: Sequence[Verdict]) -> Verdict | None:
+    """Return the verdict used in the reward, else the newest with a score, else the newest."""
+    own = [one for one in verdicts if one.trajectory_id == trajectory.id]
+    parts = trajectory.unlabelled.parts if trajectory.unlabelled else trajectory.parts
+    scored = [one for one in own if one.score is not None]
+    meant = [one for one in scored if abs((one.score or 0) - parts.get(PART, -1)) < 1e-9]
+    found = meant or scored or own
+    return found[-1] if found else None
 
 
 class RubricVersion(Value):

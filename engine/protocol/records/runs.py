@@ -9,8 +9,6 @@ from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.sweep import SettingValue
 from engine.protocol.problems import Problem
 from engine.protocol.records.demonstrations import SupervisedPlan
-from engine.protocol.records.forecast import JudgeForecast
-from engine.protocol.records.hardware import VramPlan
 from engine.protocol.records.run_notes import RunNotes
 from engine.protocol.requests.evaluation import EvaluationPlan
 
@@ -96,6 +94,16 @@ class Branch(Value):
         return sum(end - start for start, end in self.spans)
 
 
+class ModelCall(Value):
+    """Size and time of one model call, in seconds from the start of the rollout."""
+
+    start_s: float = 0.0
+    end_s: float = 0.0
+    """0 if unknown."""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
 class Unlabelled(Value):
     """Reward of a trajectory before any label, for undo."""
 
@@ -164,6 +172,19 @@ class Trajectory(TrajectorySummary):
     policy_version: int = 0
     """Number of updates of the weights that sampled it."""
     seed: int = 0
+    calls: list[ModelCall] = Field(default_factory=list)
+    """Calls of a provider's model, in order; those of the policy are the spans of the branches."""
+
+    @property
+    def model_calls(self) -> list[ModelCall]:
+        """Model calls in the order in which they ended."""
+        found = [*self.calls]
+        for branch in self.branches:
+            for place, (start, end) in enumerate(branch.spans):
+                start_s, end_s = branch.times[place] if place < len(branch.times) else (0.0, 0.0)
+                sizes = {"prompt_tokens": start, "completion_tokens": end - start}
+                found.append(ModelCall(start_s=start_s, end_s=end_s, **sizes))
+        return sorted(found, key=lambda call: call.end_s)
 
 
 class GroupSummary(Value):
@@ -398,33 +419,6 @@ class ProjectView(Value):
     """False for a project from another source: the engine neither runs it nor sends its data until
     the person trusts it."""
     files: dict[str, str] = Field(default_factory=dict)
-
-
-class Forecast(Value):
-    """Estimated memory, disk space and time of a run before it starts."""
-
-    weights_bytes: int
-    """Weights of the model, and the program that runs it, in bytes."""
-    sampler_bytes: int
-    """KV cache of the concurrently sampled rollouts, in bytes."""
-    adapter_bytes: int
-    """Adapter, gradients and optimizer state, in bytes."""
-    activations_bytes: int
-    available_bytes: int
-    step_low_s: float
-    step_high_s: float
-    steps: int
-    disk_bytes: int = 0
-    """Size in bytes of all checkpoints that the retention rules keep at the end."""
-    disk_free_bytes: int = 0
-    kept: int = 0
-    """Number of those checkpoints."""
-    measured: bool
-    """True if step times come from an earlier run of this project on this machine."""
-    vram: VramPlan | None = None
-    """GPU memory plan; None for a run without GPUs."""
-    judge: JudgeForecast | None = None
-    """Judge calls and their cost; None without a judge model."""
 
 
 class Alert(Value):

@@ -19,6 +19,8 @@ class AskArena(Request):
     chats: list[list[dict[str, Any]]] = Field(default_factory=list)
     """Messages of the chat with each model in the OpenAI format, the new one last; one chat for all
     models if there is only one."""
+    tools: list[dict[str, Any]] = Field(default_factory=list)
+    """Tools that a chat offers the models, in the OpenAI format; they are not executed."""
     scenario: str = ""
     """Scenario id: the agent runs on it instead of a chat."""
     seed: int = Field(default=0, ge=0, lt=2**31)

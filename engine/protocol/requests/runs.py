@@ -237,7 +237,7 @@ class PinCheckpoint(Request):
 
 
 class TrajectoryQuery(Request):
-    """Query for one page of the trajectories table; sorted, filtered and searched in SQL."""
+    """Query for one page of the trajectories table; sorted and filtered in SQL."""
 
     split: Split | None = None
     step: Seq | None = None
@@ -252,7 +252,8 @@ class TrajectoryQuery(Request):
     """Restrict to trajectories of groups with (or without) signal."""
     labelled: bool | None = None
     """Restrict to trajectories with (or without) labels."""
-    search: str = ""
+    filter: str = ""
+    """Filter expression, as described in `engine.protocol.requests.filters`."""
     sort: Literal[
         "recent", "step", "title", "reward", "advantage", "turns", "tokens", "duration"
     ] = "recent"
@@ -261,10 +262,65 @@ class TrajectoryQuery(Request):
     limit: int = Field(default=100, ge=1, le=1000)
 
 
+class ExportTrajectories(TrajectoryQuery):
+    """Export trajectories as JSON lines: those with the ids in `ids`, or all that match the
+    query, in order of arrival; sorting and paging are ignored."""
+
+    ids: list[str] = Field(default_factory=list, max_length=20_000)
+    tokens: bool = False
+    """Include token ids and log-probs (`branches`), which are most of the bytes."""
+
+
+class TrajectoryLine(Trajectory):
+    """Line of an export: a trajectory with its run and the judge's reason. `branches` is empty
+    unless tokens were asked for."""
+
+    run_id: str = ""
+    reason: str = ""
+
+
+class TrajectoryFacts(Value):
+    """Facts of a trajectory that are computed from its messages when it is stored."""
+
+    prompt: str = ""
+    """Beginning of the last message before the first turn."""
+    answer: str = ""
+    """Beginning of the first line of the last answer."""
+    tools: dict[str, int] = Field(default_factory=dict)
+    """Number of calls by name of the tool."""
+    tool_calls: int = 0
+    tool_errors: int = 0
+    """Number of tool results that look like errors."""
+    metrics: dict[str, float] = Field(default_factory=dict)
+    """Metrics of the agent by name."""
+    latency_s: float | None = None
+    """Mean seconds of a model call; None if unknown."""
+
+
+class TrajectoryRow(TrajectorySummary):
+    """Row of the trajectories table."""
+
+    facts: TrajectoryFacts = TrajectoryFacts()
+    reason: str = ""
+    """The judge's reason, of the verdict used in the reward."""
+
+
 class TrajectoryPage(Value):
     total: int
     """Number of matching rows over all pages."""
-    items: list[TrajectorySummary]
+    items: list[TrajectoryRow]
+
+
+class FilterNames(Value):
+    """Names that occur in the trajectories of a run, for the completion of filters; those that
+    occur most often first."""
+
+    parts: list[str] = Field(default_factory=list)
+    metrics: list[str] = Field(default_factory=list)
+    tools: list[str] = Field(default_factory=list)
+    scenarios: list[str] = Field(default_factory=list)
+    labels: list[str] = Field(default_factory=list)
+    models: list[str] = Field(default_factory=list)
 
 
 class GroupPage(Value):

@@ -7,6 +7,7 @@ columns are read, and a damaged page or one of another schema is refused.
 """
 
 import contextlib
+import json
 import threading
 import zlib
 from collections.abc import Iterator
@@ -21,9 +22,10 @@ from engine.protocol.problems import StoreError
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.labels import Label
 from engine.protocol.records.runs import Checkpoint, GroupSummary, TrajectorySummary
+from engine.protocol.requests.runs import TrajectoryFacts
 from engine.remote.mirror.pages import MOST_UNPACKED, columns, page_schema
+from engine.storage.run_db.facts import SearchedRecord, search_text
 from engine.storage.run_db.schema import VERSION, open_writer
-from engine.storage.run_db.writer import SearchText, searchable
 from engine.storage.run_folder.run import DATABASE
 
 CACHE_KB = 65_536
@@ -44,8 +46,10 @@ DELETE FROM transcripts WHERE rowid IN (SELECT number FROM again);
 DELETE FROM trajectories WHERE number IN (SELECT number FROM again);
 DROP TABLE again;
 INSERT INTO trajectories SELECT * FROM page.trajectories WHERE body NOT NULL ORDER BY number;
-INSERT INTO transcripts(rowid, text) SELECT number, words_of(body) FROM page.trajectories
-    WHERE body NOT NULL ORDER BY number;
+INSERT INTO transcripts(rowid, prompt, answer, call, about)
+    WITH texts AS MATERIALIZED (
+        SELECT number, words_of(body) AS words FROM page.trajectories WHERE body NOT NULL)
+    SELECT number, words ->> 0, words ->> 1, words ->> 2, words ->> 3 FROM texts ORDER BY number;
 UPDATE trajectories SET ({light}) = ({of_page}) FROM page.trajectories p
     WHERE p.body IS NULL AND p.id = trajectories.id AND p.number = trajectories.number;
 
@@ -60,7 +64,7 @@ INSERT INTO checkpoints SELECT * FROM page.checkpoints;
 """
 
 
-_SEARCHED = TypeAdapter(SearchText)
+_SEARCHED = TypeAdapter(SearchedRecord)
 
 
 class Replica:
@@ -76,7 +80,7 @@ class Replica:
         self._db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         self._db.execute("PRAGMA trusted_schema = OFF")
         self._db.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 1)
-        self._db.create_scalar_function("words_of", search_text_of, 1)  # type: ignore[arg-type]
+        self._db.create_scalar_function("words_of", searched_columns, 1)  # type: ignore[arg-type]
         self._form = {("table", name, sql) for name, sql in page_schema(self._db).items()}
         self._store = _store_sql(self._db)
         self._seq = self._stored()
@@ -191,10 +195,11 @@ def _store_sql(db: apsw.Connection) -> str:
     )
 
 
-def search_text_of(body: bytes) -> str:
-    """Searchable text of a trajectory from its stored body. Only the messages at the beginning of
-    the body are unpacked, not the larger branches. If the end of the messages is not found, or the
-    text before it is not valid JSON because a message contains that same text, all is read."""
+def searched_columns(body: bytes) -> str:
+    """Searchable text of a trajectory from its stored body: a JSON list of the columns. Only the
+    messages at the beginning of the body are unpacked, not the larger branches. If the end of the
+    messages is not found, or the text before it is not valid JSON because a message contains that
+    same text, all is read."""
     packed = zlib.decompressobj()
     head, searched, rest = bytearray(), 0, body
     while not packed.eof:
@@ -206,13 +211,17 @@ def search_text_of(body: bytes) -> str:
         end = head.find(MESSAGES_END, searched)
         if end >= 0:
             with contextlib.suppress(ValueError):
-                return searchable(_SEARCHED.validate_json(bytes(head[:end]) + b"]}"))
+                return _columns(bytes(head[:end]) + b"]}")
             break
         if len(head) > MOST_BODY_BYTES:
             raise ValueError("a body is too large")
         searched = max(0, len(head) - len(MESSAGES_END))
     unpacked_size(body)
-    return searchable(_SEARCHED.validate_json(zlib.decompress(body)))
+    return _columns(zlib.decompress(body))
+
+
+def _columns(record: bytes) -> str:
+    return json.dumps(search_text(_SEARCHED.validate_json(record)), ensure_ascii=False)
 
 
 MOST_BODY_BYTES = 2**27
@@ -224,6 +233,7 @@ LARGEST = 1e150
 """Largest absolute value accepted for a number: sums of larger ones could overflow."""
 FORMS: tuple[tuple[str, type[BaseModel]], ...] = (
     ("SELECT summary FROM trajectories", TrajectorySummary),
+    ("SELECT facts FROM trajectories", TrajectoryFacts),
     ("SELECT summary FROM groups", GroupSummary),
     ("SELECT body FROM verdicts", Verdict),
     ("SELECT body FROM labels", Label),

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from engine.policy.base import Policy, SampledToken
 from engine.protocol.problems import AtelierError, Problem, RolloutError
 from engine.protocol.records.judging import Usage
-from engine.protocol.records.runs import Branch, CutBy
+from engine.protocol.records.runs import Branch, CutBy, ModelCall
 from engine.rollout.conversation import Conversation
 from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, chunk, too_many_turns
 from engine.rollout.rendering.chat import ChatFormat, text_of
@@ -136,11 +136,26 @@ class Exchange:
     tools: list[dict[str, Any]] = field(default_factory=list)
     turns: list[Usage] = field(default_factory=list)
     """Turns, one per model call."""
+    calls: list[ModelCall] = field(default_factory=list)
+    """Time and size of each model call, in the order in which they ended."""
     truncated: bool = False
     cut_by: CutBy = ""
+    start_s: float = field(default_factory=time.monotonic)
+    """Monotonic time of the beginning, in seconds."""
 
     def branches(self) -> list[Branch]:
         return []
+
+    def record_call(self, start_s: float, usage: Usage) -> None:
+        """Record a model call that was sent at the monotonic time `start_s` and ends now."""
+        self.calls.append(
+            ModelCall(
+                start_s=start_s - self.start_s,
+                end_s=time.monotonic() - self.start_s,
+                prompt_tokens=usage.prompt_tokens,
+                completion_tokens=usage.completion_tokens,
+            )
+        )
 
 
 @dataclass
@@ -194,8 +209,9 @@ class RemoteSession:
         return body | {name: value for name, value in values.items() if value is not None}
 
     async def _say(self, request: ChatRequest, body: dict[str, Any], call: str) -> ProviderAnswer:
+        exchange, start_s = self.conversation, time.monotonic()
         answer = await self.remote.say(self.attempt, call, body)
-        exchange = self.conversation
+        exchange.record_call(start_s, answer.usage)
         exchange.turns.append(answer.usage)
         exchange.truncated |= answer.finish == "length"
         if len(request.messages) >= len(exchange.messages):

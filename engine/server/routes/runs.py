@@ -23,8 +23,10 @@ from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.exports import ExportCheckpoint
 from engine.protocol.requests.runs import (
     Command,
+    ExportTrajectories,
     StartEvaluation,
     StartRun,
+    TrajectoryLine,
     TrajectoryQuery,
     TryJudge,
 )
@@ -42,6 +44,8 @@ from engine.trust.files import open_regular
 
 R = TypeVar("R")
 LOG_TAIL_BYTES = 200_000
+EXPORTED_AT_ONCE = 20
+"""Trajectories of an export that are in memory together."""
 
 
 class RunRoutes:
@@ -66,6 +70,8 @@ class RunRoutes:
             ("GET", "/runs/{run}/evaluation", self.evaluation),
             ("POST", "/runs/{run}/trajectories", self.trajectories),
             ("GET", "/runs/{run}/trajectories/{trajectory}", self.trajectory),
+            ("POST", "/runs/{run}/exported_trajectories", self.export_trajectories),
+            ("GET", "/runs/{run}/filter_names", self.filter_names),
             ("POST", "/runs/{run}/groups", self.groups),
             ("POST", "/runs/{run}/scenarios", self.curves),
             ("GET", "/runs/{run}/groups/{split}/{step:int}/{group:int}", self.siblings),
@@ -172,6 +178,29 @@ class RunRoutes:
     async def trajectory(self, request: Request) -> Response:
         name = request.path_params["trajectory"]
         return json_of(await self._read(request, lambda reader: reader.trajectory(name)))
+
+    async def export_trajectories(self, request: Request) -> Response:
+        """Stream whole trajectories (body: `ExportTrajectories`), one JSON object a line. Hanging
+        up cancels the rest."""
+        body = await body_of(request, ExportTrajectories)
+        run_id = request.path_params["run"]
+        ids = await self._read(request, lambda reader: reader.exported_ids(body))
+
+        async def lines() -> AsyncGenerator[BaseModel, None]:
+            for start in range(0, len(ids), EXPORTED_AT_ONCE):
+                some = ids[start : start + EXPORTED_AT_ONCE]
+
+                def read(reader: RunReader, some: list[str] = some) -> list[TrajectoryLine]:
+                    return [reader.exported(run_id, one, body.tokens) for one in some]
+
+                for line in await self._read(request, read):
+                    yield line
+
+        return json_lines(lines(), self.touch)
+
+    async def filter_names(self, request: Request) -> Response:
+        """Names that occur in the run, for the completion of filters."""
+        return json_of(await self._read(request, lambda reader: reader.filter_names()))
 
     async def groups(self, request: Request) -> Response:
         query = await body_of(request, TrajectoryQuery)

@@ -170,7 +170,8 @@ class ArenaService:
         """Agent of one response: the person's chat, or the project's agent."""
         if request.chats:
             messages = request.chats[place if len(request.chats) > 1 else 0]
-            yield Chat(messages, request.temperature, request.max_tokens, texts.put_nowait)
+            limits = (request.temperature, request.max_tokens)
+            yield Chat(messages, *limits, texts.put_nowait, request.tools)
             return
         pool = AgentPool(run.project, load_config(run.project).agent, run.log_file)
         self._pools.append(pool)

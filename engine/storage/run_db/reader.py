@@ -1,6 +1,5 @@
 """Reading a run.db: events from a seq, pages of trajectories, groups. Everything sorted in SQL."""
 
-import re
 import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ import apsw
 from engine.protocol.events.run import Event, UnknownEvent, decode
 from engine.protocol.problems import Refused, in_one_line
 from engine.protocol.records.curves import CurvePage, CurveQuery
-from engine.protocol.records.judging import Call, Verdict
+from engine.protocol.records.judging import Call, Verdict, chief_verdict
 from engine.protocol.records.labels import Label
 from engine.protocol.records.runs import (
     Checkpoint,
@@ -19,13 +18,22 @@ from engine.protocol.records.runs import (
     Trajectory,
     TrajectorySummary,
 )
-from engine.protocol.requests.runs import GroupPage, Siblings, TrajectoryPage, TrajectoryQuery
+from engine.protocol.requests.runs import (
+    ExportTrajectories,
+    FilterNames,
+    GroupPage,
+    Siblings,
+    TrajectoryFacts,
+    TrajectoryLine,
+    TrajectoryPage,
+    TrajectoryQuery,
+    TrajectoryRow,
+)
 from engine.storage.run_db.curves import read_curves
+from engine.storage.run_db.filters import UNSCORED, filter_sql
 from engine.storage.run_db.packed import parse_record, unpack_record, unpacked_text
 from engine.storage.run_db.schema import damaged, open_reader
 
-MOST_WORDS = 40
-"""Maximum number of words in a search; each costs a pass over the index."""
 ATTEMPT_KEY = "attempt:"
 """Prefix of the keys of model calls by rollouts, as opposed to calls by judges."""
 
@@ -41,10 +49,10 @@ SORTS = {
 }
 
 
+MOST_NAMES = 200
+"""Maximum number of names of one kind that the completion of filters offers."""
 MOST_TOGETHER = 2**27
 """Maximum total size of the records of one group in bytes."""
-
-UNSCORED = "reward IS NULL AND NOT coalesce(summary ->> '$.awaits_judge', 0)"
 
 
 class RunReader:
@@ -104,12 +112,70 @@ class RunReader:
         known = f"{order} IS NULL, " if order in ("reward", "advantage") else ""
         total = int(self._value(f"SELECT count(*) FROM trajectories {where}", values))
         sql = (
-            f"SELECT summary FROM trajectories {where} "
+            f"SELECT summary, facts FROM trajectories {where} "
             f"ORDER BY {known}{order} {down}, number {down} LIMIT ? OFFSET ?"
         )
         rows = self._rows(sql, (*values, query.limit, query.offset))
-        items = [parse_record(TrajectorySummary, row[0]) for row in rows]
-        return TrajectoryPage(total=total, items=items)
+        return TrajectoryPage(total=total, items=self._table_rows(rows))
+
+    def _table_rows(self, rows: list[tuple[object, ...]]) -> list[TrajectoryRow]:
+        """Rows of the table from (summary, facts), with the judge's reasons."""
+        items = [parse_record(TrajectoryRow, summary) for summary, _ in rows]
+        reasons = self._reasons(items)
+        return [
+            item.model_copy(
+                update={
+                    "facts": parse_record(TrajectoryFacts, facts),
+                    "reason": reasons.get(item.id, ""),
+                }
+            )
+            for item, (_, facts) in zip(items, rows, strict=True)
+        ]
+
+    def _reasons(self, rows: Sequence[TrajectorySummary]) -> dict[str, str]:
+        """Return the reason of each trajectory's chief verdict, by id."""
+        own: dict[str, list[Verdict]] = {}
+        for verdict in self.verdicts([row.id for row in rows]):
+            own.setdefault(verdict.trajectory_id, []).append(verdict)
+        found = {row.id: chief_verdict(row, own.get(row.id, [])) for row in rows}
+        return {name: verdict.reason for name, verdict in found.items() if verdict}
+
+    def exported_ids(self, request: ExportTrajectories) -> list[str]:
+        """Return the ids of the trajectories to export, in order of arrival. Raises Refused for an
+        invalid filter."""
+        where, values = _where(request)
+        rows = self._rows(f"SELECT id FROM trajectories {where} ORDER BY number", values)
+        wanted = set(request.ids)
+        return [str(name) for (name,) in rows if not wanted or name in wanted]
+
+    def exported(self, run_id: str, trajectory_id: str, tokens: bool) -> TrajectoryLine:
+        """Return one line of an export. Raises Refused if the trajectory is unknown."""
+        record = self.trajectory(trajectory_id)
+        fields = {name: getattr(record, name) for name in Trajectory.model_fields}
+        if not tokens:
+            fields["branches"] = []
+        reason = self._reasons([record]).get(record.id, "")
+        return TrajectoryLine.model_construct(**fields, run_id=run_id, reason=reason)
+
+    def filter_names(self) -> FilterNames:
+        """Names that occur in the run's trajectories, for the completion of filters."""
+
+        def occurring(sql: str) -> list[str]:
+            limit = "GROUP BY 1 ORDER BY count(*) DESC, 1 LIMIT ?"
+            rows = self._rows(f"{sql} {limit}", (MOST_NAMES,))
+            return [str(name) for (name,) in rows if name]
+
+        each = "SELECT one.{column} FROM trajectories, json_each({table}, '$.{field}') one"
+        return FilterNames(
+            parts=occurring(each.format(column="key", table="summary", field="parts")),
+            metrics=occurring(each.format(column="key", table="facts", field="metrics")),
+            tools=occurring(each.format(column="key", table="facts", field="tools")),
+            labels=occurring(
+                each.format(column="value", table="summary", field="labels") + " WHERE labelled"
+            ),
+            scenarios=occurring("SELECT scenario_id FROM trajectories"),
+            models=occurring("SELECT summary ->> '$.contestant' FROM trajectories"),
+        )
 
     def groups(self, query: TrajectoryQuery) -> GroupPage:
         """Groups with at least one trajectory that matches, newest first."""
@@ -304,12 +370,6 @@ class RunReader:
         return int(str(self._rows(sql, values)[0][0]))
 
 
-def search_phrase(words: str) -> str:
-    """Convert typed words to an FTS5 query: each must occur, the last one as a prefix."""
-    found = [f'"{word}"' for word in re.findall(r"\w+", words)[:MOST_WORDS]]
-    return " ".join(found) + "*" if found else '""'
-
-
 def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
     tests: list[str] = []
     values: list[object] = []
@@ -338,9 +398,9 @@ def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
     if query.signal is not None:
         tests.append("(split, step, grp) IN (SELECT split, step, grp FROM groups WHERE signal = ?)")
         values.append(int(query.signal))
-    if query.search.strip():
-        tests.append("number IN (SELECT rowid FROM transcripts WHERE transcripts MATCH ?)")
-        values.append(search_phrase(query.search))
+    if condition := filter_sql(query.filter):
+        tests.append(f"({condition[0]})")
+        values += condition[1]
     return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)
 
 

@@ -39,6 +39,7 @@ CREATE TABLE trajectories(
     labelled INTEGER NOT NULL,
     marked INTEGER NOT NULL,
     duration REAL NOT NULL,
+    facts TEXT NOT NULL,                  -- TrajectoryFacts
     summary TEXT NOT NULL,                -- TrajectorySummary
     body BLOB NOT NULL                    -- zlib of Trajectory
 ) STRICT;
@@ -58,7 +59,8 @@ CREATE INDEX suspicious ON trajectories(number) WHERE marked;
 CREATE INDEX spoken_of ON trajectories(number) WHERE labelled;
 
 CREATE VIRTUAL TABLE transcripts USING fts5(
-    text, content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2'
+    prompt, answer, call, about,
+    content='', contentless_delete=1, tokenize='unicode61 remove_diacritics 2'
 );
 
 CREATE TABLE groups(

@@ -15,10 +15,9 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
 import apsw
-from typing_extensions import TypedDict
 
 from engine.protocol.base import BaseEvent
 from engine.protocol.events.checkpoints import CheckpointDropped, CheckpointSaved
@@ -35,6 +34,7 @@ from engine.protocol.problems import Problem, StoreError
 from engine.protocol.records.judging import Call, Verdict
 from engine.protocol.records.labels import Label
 from engine.protocol.records.runs import Checkpoint, GroupSummary, Trajectory, TrajectorySummary
+from engine.storage.run_db.facts import facts_of, search_text_of
 from engine.storage.run_db.schema import open_writer
 
 MOST_PER_COMMIT = 500
@@ -284,6 +284,7 @@ def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple
     t = trajectory
     values = (t.id, t.split, t.step, t.group, t.index, t.scenario_id, t.title, t.reward)
     more = (t.advantage, t.turns, t.sampled_tokens, int(t.truncated), int(bool(t.labels)))
+    facts = facts_of(t).model_dump_json()
     body = zlib.compress(t.model_dump_json().encode(), 1)
     return (
         (
@@ -293,13 +294,14 @@ def trajectory_rows(trajectory: Trajectory, summary: TrajectorySummary) -> tuple
         ("DELETE FROM trajectories WHERE id = ?", (t.id,)),
         (
             "INSERT INTO trajectories(id, split, step, grp, idx, scenario_id, title, reward, "
-            "advantage, turns, tokens, truncated, labelled, marked, duration, summary, body) "
-            "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*values, *more, int(t.marked), t.duration_s, summary.model_dump_json(), body),
+            "advantage, turns, tokens, truncated, labelled, marked, duration, facts, summary, "
+            "body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*values, *more, int(t.marked), t.duration_s, facts, summary.model_dump_json(), body),
         ),
         (
-            "INSERT INTO transcripts(rowid, text) VALUES (last_insert_rowid(), ?)",
-            (_searchable(trajectory),),
+            "INSERT INTO transcripts(rowid, prompt, answer, call, about) "
+            "VALUES (last_insert_rowid(), ?, ?, ?, ?)",
+            search_text_of(trajectory),
         ),
     )
 
@@ -314,44 +316,11 @@ def updated_rows(trajectory: Trajectory) -> list[Statement]:
     values = (trajectory.reward, int(bool(trajectory.labels)), summary.model_dump_json(), body)
     sql = "UPDATE trajectories SET reward = ?, labelled = ?, summary = ?, body = ? WHERE id = ?"
     entry = (
-        "INSERT OR REPLACE INTO transcripts(rowid, text) "
-        "SELECT number, ? FROM trajectories WHERE id = ?"
+        "INSERT OR REPLACE INTO transcripts(rowid, prompt, answer, call, about) "
+        "SELECT number, ?, ?, ?, ? FROM trajectories WHERE id = ?"
     )
-    return [(sql, (*values, trajectory.id)), (entry, (_searchable(trajectory), trajectory.id))]
-
-
-class SearchedMessage(TypedDict):
-    content: str
-    tool_calls: list[dict[str, Any]]
-
-
-class SearchedProblem(TypedDict):
-    message: str
-
-
-class SearchText(TypedDict):
-    """Fields of a trajectory that a search covers."""
-
-    title: str
-    scenario_id: str
-    problem: SearchedProblem | None
-    messages: list[SearchedMessage]
-
-
-def searchable(trajectory: SearchText) -> str:
-    words = [trajectory["title"], trajectory["scenario_id"]]
-    for message in trajectory["messages"]:
-        words.append(message["content"])
-        words += [str(call.get("function", {})) for call in message["tool_calls"]]
-    if trajectory["problem"]:
-        words.append(trajectory["problem"]["message"])
-    return "\n".join(words)
-
-
-def _searchable(trajectory: Trajectory) -> str:
-    return searchable(
-        cast(SearchText, trajectory.model_dump(include=set(SearchText.__annotations__)))
-    )
+    text = search_text_of(trajectory)
+    return [(sql, (*values, trajectory.id)), (entry, (*text, trajectory.id))]
 
 
 def _write_problem(error: Exception) -> Problem:

@@ -17,7 +17,7 @@ from engine.protocol.requests.runs import TryJudge
 from studio.pages.checkpoints.chat_column import SideColumn
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
-from studio.store.runs.chat import ENOUGH_VOTES, Talk
+from studio.store.runs.chat import ENOUGH_VOTES, Talk, TurnPrompt
 from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button, IconButton
@@ -25,6 +25,7 @@ from studio.widgets.controls.inputs import LineInput
 from studio.widgets.controls.toggle import Toggle
 from studio.widgets.layouts import add, hbox
 from studio.widgets.text.text import Text
+from studio.widgets.transcript.items import plain
 
 TOKENS = ("muted", "plot-1", "plot-3", "plot-4")
 LETTERS = "ABCD"
@@ -36,6 +37,8 @@ TEMPERATURES = (
     (1.0, "Temperature 1: as in training"),
 )
 REPAINT_MS = 66
+PROMPT_TOKENS = 2048
+"""Token limit of a response to the prompt of a turn."""
 MARGIN = 12
 
 
@@ -44,6 +47,8 @@ class ArenaCard(Card):
 
     problem_raised = Signal(object)
     tally_changed = Signal()
+    edit_wanted = Signal(object)
+    """Emitted with the prompt that the user wants to edit."""
 
     def __init__(self, session: Session, parent: QWidget | None = None) -> None:
         super().__init__("Side-by-side chat", " ", padding=0, parent=parent)
@@ -69,6 +74,8 @@ class ArenaCard(Card):
         self._temperature = 0.7
         self._how = Button("", "quiet", icon="dices", height=24, menu_arrow=True)
         self._anew = IconButton("rotate-ccw", "Start a new chat", size=24)
+        self._answer = Button("Answer", "primary", icon="play", height=32)
+        self._edit = Button("Edit prompt", "quiet", icon="pencil", height=24)
         self._repaint = QTimer(self)
         self._repaint.setSingleShot(True)
         self._repaint.setInterval(REPAINT_MS)
@@ -85,6 +92,16 @@ class ArenaCard(Card):
         self._words = words
         if [side.name for side in self._talk.sides] != list(names):
             self._begin(names)
+
+    @property
+    def has_prompt(self) -> bool:
+        """Whether the chat begins with a prompt from a trajectory."""
+        return self._talk.prompt is not None
+
+    def show_prompt(self, prompt: TurnPrompt | None) -> None:
+        """Begin a new chat with a prompt that waits for responses; None: an empty chat."""
+        self._talk.prompt = prompt
+        self._begin([side.name for side in self._talk.sides])
 
     def load(self) -> None:
         """Load the scenarios of the open project and the tally of its votes."""
@@ -107,6 +124,15 @@ class ArenaCard(Card):
     def _put(self) -> None:
         if self._ask.text().strip() and not self._talk.asking and self._talk.sides:
             self.before(self._put_now)
+
+    def _answer_prompt(self) -> None:
+        if self._talk.is_unanswered:
+            self.before(self._answer_now)
+
+    def _answer_now(self) -> None:
+        if self._talk.is_unanswered:
+            self._shuffle()
+            self._send(chats=self._talk.answer(), max_tokens=PROMPT_TOKENS)
 
     def _put_now(self) -> None:
         question = self._ask.text().strip()
@@ -133,12 +159,14 @@ class ArenaCard(Card):
             random.shuffle(self._talk.order)
 
     def _send(self, **fields: object) -> None:
+        prompt = self._talk.prompt
         request = AskArena.model_validate(
             {
                 "project": self._session.project.path,
                 "models": [side.name for side in self._talk.sides],
                 "seed": self._seed,
                 "temperature": self._temperature,
+                "tools": prompt.tools if prompt and "chats" in fields else [],
                 **fields,
             }
         )
@@ -259,6 +287,8 @@ class ArenaCard(Card):
         )
         self._ask.setEnabled(count > 0)
         self._try.setEnabled(bool(self._scenarios) and count > 0 and not talk.asking)
+        self._answer.setVisible(self.has_prompt and talk.is_unanswered)
+        self._edit.setVisible(self.has_prompt)
         self._stop.setVisible(talk.asking)
         self._try.setVisible(not talk.asking)
         calls = self._judge_calls()
@@ -270,7 +300,14 @@ class ArenaCard(Card):
             button.setEnabled(talk.can_vote)
         self._how.set_words(f"temperature {self._temperature:g}, seed {self._seed}")
         assert self.header is not None
-        self.header.set_words(self._tally_words())
+        self.header.set_words(self._tally_words() or self._prompt_words())
+
+    def _prompt_words(self) -> str:
+        prompt = self._talk.prompt
+        if prompt is None:
+            return ""
+        tools = formatting.plural(len(prompt.tools), "tool")
+        return plain(f"{prompt.title}, {tools}" if prompt.tools else prompt.title)[:120]
 
     def _tally_words(self) -> str:
         tally = self._tally
@@ -303,13 +340,14 @@ class ArenaCard(Card):
 
     def _build(self) -> None:
         assert self.header is not None
-        for tool in (self._how, self._anew, self._blind):
+        for tool in (self._edit, self._how, self._anew, self._blind):
             self.header.add_right(tool)
         self._nothing.setContentsMargins(48, 24, 48, 24)
         self.body.setSpacing(0)
         add(self.body, (self._nothing, 1), (self._room, 1))
         foot = hbox(
             (self._ask, 1),
+            self._answer,
             self._stop,
             self._try,
             self._judge,
@@ -333,7 +371,9 @@ class ArenaCard(Card):
         self._right.clicked.connect(lambda: self._vote("right"))
         self._repaint.timeout.connect(self._show)
         self._blind.toggled.connect(lambda _: self._begin([s.name for s in self._talk.sides]))
-        self._anew.clicked.connect(lambda: self._begin([s.name for s in self._talk.sides]))
+        self._anew.clicked.connect(lambda: self.show_prompt(None))
+        self._answer.clicked.connect(self._answer_prompt)
+        self._edit.clicked.connect(lambda: self.edit_wanted.emit(self._talk.prompt))
         self._how.clicked.connect(self._how_menu)
 
     def _how_menu(self) -> None:

@@ -1,8 +1,12 @@
 """Column of one model in the side-by-side chat: name, messages, outcome and judge score."""
 
+from collections.abc import Sequence
+
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QWidget
 
+from engine.protocol.records.runs import Message as ChatMessage
+from engine.protocol.records.runs import Trajectory
 from studio.pages.trajectories.reader.transcript_rows import items_of
 from studio.store.runs.chat import Side
 from studio.text import formatting
@@ -54,11 +58,22 @@ def rows_of(side: Side, nameless: bool) -> list[Item]:
         scored = side.attempt.reward is not None
         words = side.attempt.model_copy(update={"branches": []})  # without the stop tokens
         return items_of(words, blind=nameless or not scored)
+    shown = side.shown
+    if any(one.tool_calls or one.role == "tool" for one in shown):
+        return prompt_rows(shown)
     titles = {"user": "Prompt", "assistant": "Response"}
     return [
-        Message(one.role, one.content, titles.get(one.role, one.role.capitalize()))
-        for one in side.shown
+        Message(one.role, one.content, titles.get(one.role, one.role.capitalize())) for one in shown
     ]
+
+
+def prompt_rows(messages: Sequence[ChatMessage]) -> list[Item]:
+    """Convert messages with tool calls to transcript rows."""
+    record = Trajectory(
+        id="", split="validation", step=0, group=0, index=0, scenario_id="", title="", reward=None,
+        messages=list(messages),
+    )  # fmt: skip
+    return items_of(record, blind=True)
 
 
 def verdict_words(side: Side) -> str:

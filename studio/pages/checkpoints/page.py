@@ -17,10 +17,12 @@ from studio.pages.checkpoints.download import DownloadQueue
 from studio.pages.checkpoints.evaluations import EvaluationController
 from studio.pages.checkpoints.examples import ExamplesCard
 from studio.pages.checkpoints.export import ExportSheet
+from studio.pages.checkpoints.prompt_sheet import PromptSheet
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import Page
 from studio.services.notifications import Choice, ask
 from studio.services.session import Session
+from studio.store.runs.chat import TurnPrompt
 from studio.store.runs.checkpoint_rows import export_sizes
 from studio.text import formatting
 from studio.widgets.cards.beside import Beside
@@ -57,6 +59,7 @@ class CheckpointsPage(Page):
         self._lower = Beside(("Examples", self.examples), ("Side-by-side chat", self._arena), 1)
         self._evaluate = self._list.evaluate
         self._export = ExportSheet(session, self)
+        self.prompt_sheet = PromptSheet(self)
         self._empty = EmptyPage("No checkpoint yet", "", drawing="rows")
         self._stack = QStackedWidget()
         self._top = QSplitter(Qt.Orientation.Horizontal)
@@ -81,6 +84,13 @@ class CheckpointsPage(Page):
         await self._export.close_tasks()
         await super().close_tasks()
 
+    def open_prompt(self, prompt: TurnPrompt) -> None:
+        """Show a prompt in the side-by-side chat, to be answered by the selected models."""
+        self._arena.show_prompt(prompt)
+        self._lower.show_part(1)
+        self._seen = ()
+        self._refresh()
+
     # List of checkpoints
 
     @Slot()
@@ -103,8 +113,9 @@ class CheckpointsPage(Page):
             run_id = self._run.run_id
             ask = self.session.client.checkpoints(run_id)
             self.tasks.run("kept", ask, self._take, self._not_taken)
+        listed = bool(self._kept or state.checkpoints)
         self._stack.setCurrentIndex(
-            1 if self._run.run_id and (self._kept or state.checkpoints) else 0
+            1 if self._run.run_id and (listed or self._arena.has_prompt) else 0
         )
         if not self._stack.currentIndex():
             self._show_empty()
@@ -382,6 +393,8 @@ class CheckpointsPage(Page):
         self._fetches.changed.connect(self._show_coming)
         self._fetches.fetched.connect(self._look_again)
         self._arena.before = self._before_talk
+        self._arena.edit_wanted.connect(self.prompt_sheet.show_prompt)
+        self.prompt_sheet.applied.connect(self._arena.show_prompt)
         self._evaluation.changed.connect(self._show_evaluation)
         self._compare.attempts_wanted.connect(self._open_attempts)
         self._empty.action_requested.connect(self._begin)

@@ -12,6 +12,7 @@ from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
 from studio.pages.trajectories.empty_page import NoTrajectories
+from studio.pages.trajectories.filters.filter_controller import FilterController
 from studio.pages.trajectories.groups.columns import ColumnsView
 from studio.pages.trajectories.groups.compare import CompareView
 from studio.pages.trajectories.groups.group_header import GroupHead
@@ -47,9 +48,10 @@ TINTS = ("advantage", "logprob", "mask", "none")
 
 class TrajectoriesPage(Page):
     """Trajectories page of the selected run. Emits `grading_wanted` when the user asks for the next
-    group to grade."""
+    group to grade, `chat_wanted(prompt)` to open the prompt of a turn in the side-by-side chat."""
 
     grading_wanted = Signal()
+    chat_wanted = Signal(object)
 
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
@@ -59,7 +61,8 @@ class TrajectoriesPage(Page):
         self._siblings: Siblings | None = None
         self._place: tuple[Split, int, int] | None = None  # of the last group requested
         self._wanted_index: int | None = None
-        self._source = ""
+        self._source: str | None = None
+        """Run that the lists show; None: they have to be loaded."""
         self._blind = False
         self._seen: tuple[int, int, object] = (-1, -1, None)
         """Number of trajectories, last completed step and labels at the last reload."""
@@ -75,6 +78,15 @@ class TrajectoriesPage(Page):
         self._base = ""
         self._proof = EvidenceController(
             session, self.tasks, self._columns, self._reader, self._body
+        )
+        self._filter = FilterController(
+            session,
+            self.tasks,
+            self._panel.bar,
+            self._table,
+            self._rows,
+            self._columns,
+            self._reader,
         )
         self._labels = LabelController(session, self.tasks, self._columns, self._bar, self._body)
         self._inner.addWidget(self._labels.toast)
@@ -145,7 +157,8 @@ class TrajectoriesPage(Page):
         self._right = QStackedWidget()
         self._right.addWidget(right)
         self._right.addWidget(self._empty)
-        hbox(self._panel, (self._right, 1), parent=self, spacing=1)
+        below = hbox(self._panel, (self._right, 1), spacing=1)
+        vbox(self._panel.bar, (below, 1), parent=self, spacing=0)
         self._refresh_timer = QTimer(self)
         self._refresh_timer.setInterval(REFRESH_MS)
 
@@ -171,6 +184,7 @@ class TrajectoriesPage(Page):
         )
         self._columns.opened.connect(lambda _: self.set_mode(READER))
         self._reader.tint_chosen.connect(self._columns.set_tint)
+        self._reader.chat_wanted.connect(self.chat_wanted)
         self._proof.reader_wanted.connect(lambda: self.set_mode(READER))
         self._table.row_opened.connect(self._open_row)
         self._scenarios.groups_wanted.connect(self._open_query)
@@ -194,12 +208,13 @@ class TrajectoriesPage(Page):
         return self._labels.handlers(self._home) | {
             "label.discard": self._escape,
             "label.blind": self.grading_wanted.emit,
-            "view.search": panel.search.setFocus,
+            "view.search": self._focus_filter,
             "view.reader": lambda: self._toggle_mode(READER),
             "view.table": lambda: self._toggle_mode(TABLE),
             "view.compare": lambda: self._toggle_mode(COMPARE),
             "view.scenarios": lambda: self._toggle_mode(SCENARIOS),
             "view.evidence": lambda: self._proof.toggle(self._view == READER),
+            "view.chat": self._reader.open_chat,
             "view.divergence": self._next_divergence,
             "view.before": lambda: columns.move_focus(-1),
             "view.after": lambda: columns.move_focus(1),
@@ -207,6 +222,11 @@ class TrajectoriesPage(Page):
             "view.group_after": lambda: panel.move(1),
             "view.tint": lambda place: self._reader.set_tint(TINTS[place], True),
         }
+
+    def _focus_filter(self) -> None:
+        if self._view == SCENARIOS:  # which the filter does not change
+            self.set_mode(COLUMNS)
+        self._panel.bar.input.setFocus(Qt.FocusReason.ShortcutFocusReason)
 
     def _escape(self) -> None:
         """Discard the draft, or close the sheet, or leave the view or blind mode."""
@@ -242,6 +262,7 @@ class TrajectoriesPage(Page):
         run_id = self.session.run.run_id
         if run_id != self._group_run:
             self._forget_group(run_id)
+            self._source = None
         if not self.isVisible():
             return
         if self.session.run.damaged:
@@ -257,6 +278,8 @@ class TrajectoriesPage(Page):
             self._groups.set_source(groups)
             self._rows.set_source(rows)
             self._scenarios.follow(run_id)
+            self._filter.follow()
+            self._filter.show_query(TrajectoryQuery())
         self._refresh()
         self._show_emptiness()
 
@@ -279,7 +302,6 @@ class TrajectoriesPage(Page):
         """Reload after new trajectories, steps or labels of an active run."""
         summary = self.session.run.summary
         count = summary.trajectories if summary else 0
-        self._panel.set_total(count)
         state = self.session.run.state
         self._groups.set_labelled(state.labelled)
         self._labels.show_run()
@@ -303,6 +325,7 @@ class TrajectoriesPage(Page):
 
     @Slot(object)
     def _ask(self, query: TrajectoryQuery) -> None:
+        self._filter.show_query(query)
         self._groups.set_query(query)
         order = {"sort": self._rows.query.sort, "descending": self._rows.query.descending}
         self._rows.set_query(query.model_copy(update=order))
@@ -400,6 +423,8 @@ class TrajectoriesPage(Page):
                 Qt.FocusReason.OtherFocusReason
             )  # keep the keyboard focus on the page
         self._panel.setVisible(shown)
+        self._panel.bar.setVisible(not self._blind)
+        self._panel.bar.columns.setVisible(self._view == TABLE)
         waiting = bool(self._labels.labelling.draft) and self._view in (READER, COMPARE)
         self._bar.setVisible(self._view == COLUMNS or waiting)
         self.update()
@@ -412,4 +437,5 @@ class TrajectoriesPage(Page):
     def paintEvent(self, event: QPaintEvent) -> None:
         with painting(self) as painter:
             if self._panel.isVisible():
-                painter.fillRect(WIDTH, 0, 1, self.height(), theme().color("border"))
+                top = self._panel.y()
+                painter.fillRect(WIDTH, top, 1, self.height() - top, theme().color("border"))

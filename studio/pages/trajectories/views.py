@@ -13,12 +13,14 @@ def muted_in(mode: int) -> set[str]:
     """Return the ids of shortcuts that a view (`COLUMNS`, `READER`, …) lacks or handles itself."""
     moves = {"view.group_before", "view.group_after"}
     if mode == COLUMNS:
-        return set()
-    if mode in (READER, COMPARE):
+        return {"view.chat"}
+    if mode == READER:
         return moves
+    if mode == COMPARE:
+        return moves | {"view.chat"}
     labels = {row.id for row in TRAJECTORIES if row.id.startswith("label.")} - {"label.discard"}
     labels -= {"label.undo", "label.redo"}
-    return labels | moves | {"view.before", "view.after"}
+    return labels | moves | {"view.before", "view.after", "view.chat"}
 
 
 def key_of(group: GroupSummary) -> tuple[Split, int, int]:

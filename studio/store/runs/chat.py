@@ -13,6 +13,29 @@ ENOUGH_VOTES = 10
 """Minimum number of votes before a tally is shown; earlier it would bias the next vote."""
 
 
+@dataclass(frozen=True)
+class TurnPrompt:
+    """Prompt of one model call, for a chat: messages and tools in the OpenAI format."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    title: str = ""
+    """Where the prompt is from: "turn 2 of Visa letter"."""
+
+
+def turn_prompt(record: Trajectory, turn: int) -> TurnPrompt:
+    """Return what the model was given in a turn (from 1): all messages before its response."""
+    places = [n for n, message in enumerate(record.messages) if message.role == "assistant"]
+    end = places[turn - 1] if 0 < turn <= len(places) else len(record.messages)
+    messages = [_plain(message) for message in record.messages[:end]]
+    return TurnPrompt(messages, record.tools, f"turn {turn} of {record.title}")
+
+
+def _plain(message: Message) -> dict[str, Any]:
+    fields = message.model_dump(exclude_defaults=True)
+    return {"role": message.role, "content": message.content, **fields}
+
+
 @dataclass
 class Side:
     """Model of the chat: name, messages, streamed response and last trajectory."""
@@ -41,10 +64,13 @@ class Talk:
     group: GroupSummary | None = None
     voted: bool = False
     asking: bool = False
+    prompt: TurnPrompt | None = None
+    """Prompt with which every chat begins; None for an empty chat."""
 
     def begin(self, names: Sequence[str], order: Sequence[int]) -> None:
         """Start a new chat with the models `names`; `order`: their indices from left to right."""
-        self.sides = [Side(name) for name in names]
+        messages = self.prompt.messages if self.prompt else []
+        self.sides = [Side(name, list(messages)) for name in names]
         self.order = list(order)
         self.group, self.voted, self.asking = None, False, False
 
@@ -54,6 +80,19 @@ class Talk:
         for side in self.sides:
             side.text, side.attempt, side.verdict = "", None, None
             side.messages = [*side.messages, {"role": "user", "content": question}]
+        return [side.messages for side in self.sides]
+
+    @property
+    def is_unanswered(self) -> bool:
+        """Whether the chats hold a prompt that waits for responses."""
+        last = [side.messages[-1]["role"] for side in self.sides if side.messages]
+        return bool(last) and not self.asking and "assistant" not in last
+
+    def answer(self) -> list[list[dict[str, Any]]]:
+        """Ask for responses to the prompt as it is. Returns the messages to send to each."""
+        self.group, self.voted, self.asking = None, False, True
+        for side in self.sides:
+            side.text, side.attempt, side.verdict = "", None, None
         return [side.messages for side in self.sides]
 
     def try_scenario(self) -> None:

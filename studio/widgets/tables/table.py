@@ -12,7 +12,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter
+from PySide6.QtGui import QColor, QKeyEvent, QMouseEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QFrame,
@@ -24,7 +24,14 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from studio.theme.item_roles import BELOW_ROLE, CHIPS_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
+from studio.theme.item_roles import (
+    BELOW_ROLE,
+    CHIPS_ROLE,
+    HITS_ROLE,
+    ICON_ROLE,
+    TONE_ROLE,
+    VALUE_ROLE,
+)
 from studio.theme.theme import theme
 from studio.widgets.charts.sparkline import paint_sparkline
 from studio.widgets.painting import paint
@@ -158,6 +165,8 @@ class CellDelegate(QStyledItemDelegate):
         style = {"strong": "body", "mono": "mono", "figure": "label"}.get(kind, "label")
         weight = {"strong": 500}.get(kind, 400)
         align = paint.RIGHT if kind in ("figure", "mono") else paint.LEFT
+        if (hits := index.data(HITS_ROLE)) and align == paint.LEFT:
+            _paint_hits(painter, rect, words, hits, style, weight)
         paint.text(painter, rect, words, tone, style, weight, align)
         if chips := index.data(CHIPS_ROLE):
             x = rect.left() + paint.text_width(words, style, weight) + 8
@@ -199,6 +208,25 @@ class CellDelegate(QStyledItemDelegate):
 
     def sizeHint(self, option: QStyleOptionViewItem, index: Index) -> QSize:
         return QSize(80, self._table.verticalHeader().defaultSectionSize())
+
+
+def _paint_hits(
+    painter: QPainter,
+    rect: QRectF,
+    words: str,
+    hits: list[tuple[int, int]],
+    style: str,
+    weight: int,
+) -> None:
+    """Draw marks behind ranges of characters of a line."""
+    fill = QColor(theme().color("warn"))  # a copy: the theme's own colour is shared
+    fill.setAlphaF(0.25)
+    for start, end in hits:
+        left = rect.left() + paint.text_width(words[:start], style, weight)
+        width = paint.text_width(words[start:end], style, weight)
+        if left < rect.right():
+            cell = QRectF(left - 1, rect.center().y() - 9, width + 2, 18)
+            painter.fillRect(cell.intersected(rect), fill)
 
 
 def paint_check(painter: QPainter, rect: QRectF, state: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
 from PySide6.QtGui import (
+    QColor,
     QFocusEvent,
     QKeyEvent,
     QMouseEvent,
@@ -18,9 +19,11 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from studio.text import formatting
+from studio.text.hits import hits
 from studio.theme.theme import theme
 from studio.widgets.painting import paint
 from studio.widgets.text.tooltip import Tip
+from studio.widgets.transcript.hits import HitCursor, Patterns, kind_of
 from studio.widgets.transcript.items import TINTS, Item, largest_of
 from studio.widgets.transcript.layout import (
     CHUNK_CHARS,
@@ -45,12 +48,14 @@ Place = tuple[int, int, int]  # row, block, token
 
 class Transcript(QAbstractScrollArea):
     """Transcript: `set_items(items)`, `set_tint("advantage")`. Signals: `row_focused(index)`,
-    `token_hovered(Token | None)`, `tint_chosen(str)` for Alt 1–5. Keys: ↑ ↓ scroll, J K rows, Shift
-    ← → tokens, M more of the focused row."""
+    `token_hovered(Token | None)`, `tint_chosen(str)` for Alt 1–5, `hits_changed(current, count)` of
+    a filter's text searches, current from 0 or -1. Keys: ↑ ↓ scroll, J K rows, Shift ← → tokens, M
+    more of the focused row, F3 and Shift F3 next and previous hit."""
 
     row_focused = Signal(int)
     token_hovered = Signal(object)
     tint_chosen = Signal(str)
+    hits_changed = Signal(int, int)
 
     def __init__(self, *, compact: bool = False, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -68,6 +73,8 @@ class Transcript(QAbstractScrollArea):
         self._keyboard = False
         self._faint = False
         self._passage: re.Pattern[str] | None = None
+        self._patterns: Patterns = {}
+        self._hits = HitCursor()
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -91,6 +98,8 @@ class Transcript(QAbstractScrollArea):
         self.setAccessibleName(f"Transcript, {formatting.plural(len(items), 'row')}")
         self._forget()
         self.verticalScrollBar().setValue(place)
+        if self._patterns:
+            self.set_hits(self._patterns)
 
     def set_tint(self, tint: str) -> None:
         """Set what the token colours show: advantage, logprob, entropy, mask or none."""
@@ -125,21 +134,60 @@ class Transcript(QAbstractScrollArea):
         if row < 0:
             return False
         self._passage = pattern_of(quote)
-        if lines <= FARTHEST_LINES and chars <= FARTHEST_CHARS:
-            chunks = max(-(-lines // MORE_LINES), -(-chars // CHUNK_CHARS))
-            opened = MORE_LINES * chunks
-            self._shown_lines[row] = max(self._shown_lines.get(row, 0), opened)
-        self._rows.pop(row, None)
+        self._unfold(row, lines, chars)
         self._focused = row
         self._show_marked()
         return True
+
+    def set_hits(self, patterns: Patterns) -> None:
+        """Mark what matches; `patterns`: one for each kind of text (prompt, answer, call)."""
+        self._patterns = patterns
+        self._hits.find(self._items, patterns)
+        self.hits_changed.emit(self._hits.place, self.hit_count())
+        self.viewport().update()
+
+    def hit_count(self) -> int:
+        """Number of hits in the whole transcript."""
+        return len(self._hits.all)
+
+    def next_hit(self, by: int = 1) -> None:
+        """Scroll to the next hit (`by` -1: the previous one), wrapping around; the first one is at
+        or below the focused row."""
+        hit = self._hits.step(by, self._focused)
+        if hit is None:
+            return
+        self._unfold(hit.row, hit.lines, hit.chars)
+        self.focus_row(hit.row)
+        for rects in self._hit_rects(hit.row)[hit.block : hit.block + 1]:
+            self._scroll_to(hit.row, rects[hit.nth : hit.nth + 1])
+        self.hits_changed.emit(self._hits.place, self.hit_count())
+
+    def _hit_rects(self, index: int) -> list[list[list[QRectF]]]:
+        """Rectangles of the hits in a row, by block of text and hit."""
+        pattern = self._patterns.get(kind_of(self._items[index]))
+        return [
+            [block.rects_between(*span) for span in hits(pattern, block.layout.text())]
+            for block in (self._row(index).blocks if pattern else ())
+        ]
+
+    def _scroll_to(self, index: int, hits: Sequence[Sequence[QRectF]]) -> None:
+        """Scroll the first rectangle of a row to a third of the height."""
+        for rects in hits:
+            top = self._tops[index] + rects[0].top() if rects else self._tops[index]
+            self.verticalScrollBar().setValue(round(top - self.viewport().height() / 3))
+
+    def _unfold(self, row: int, lines: int, chars: int) -> None:
+        """Lay out at least this much of a long text, unless it is too far away."""
+        if lines <= FARTHEST_LINES and chars <= FARTHEST_CHARS:
+            chunks = max(-(-lines // MORE_LINES), -(-chars // CHUNK_CHARS))
+            self._shown_lines[row] = max(self._shown_lines.get(row, 0), MORE_LINES * chunks)
+        self._rows.pop(row, None)
 
     def _show_marked(self) -> None:
         """Scroll the marked passage to a third of the height."""
         self.focus_row(self._focused)
         if marked := self._marked(self._focused):
-            top = self._tops[self._focused] + marked[0].top() - self.viewport().height() / 3
-            self.verticalScrollBar().setValue(round(top))
+            self._scroll_to(self._focused, [marked])
 
     def _marked(self, index: int) -> list[QRectF]:
         """Rectangles of the marked passage in a row."""
@@ -305,6 +353,8 @@ class Transcript(QAbstractScrollArea):
             painter.save()
             painter.translate(left, top)
             paint_row(painter, self._row(index), looks, index == self._focused)
+            if self._hits.all:
+                self._paint_hits(painter, index)
             for rect in self._marked(index):
                 painter.fillRect(rect.adjusted(0, rect.height() - 2, 0, 0), theme().color("judge"))
                 paint.box(painter, rect.adjusted(-2, -1, 2, 1), None, "judge", 3)
@@ -314,6 +364,18 @@ class Transcript(QAbstractScrollArea):
         if self._keyboard:
             paint.focus_ring(painter, QRectF(self.viewport().rect()), 0)
         painter.end()
+
+    def _paint_hits(self, painter: QPainter, index: int) -> None:
+        current = self._hits.current
+        fill = QColor(theme().color("warn"))
+        for block, found in enumerate(self._hit_rects(index)):
+            for nth, rects in enumerate(found):
+                now = current is not None and current[:3] == (index, block, nth)
+                fill.setAlphaF(0.45 if now else 0.22)
+                for rect in rects:
+                    painter.fillRect(rect.adjusted(-1, 0, 1, 0), fill)
+                    if now:
+                        paint.box(painter, rect.adjusted(-2, -1, 2, 1), None, "warn", 3)
 
     def _paint_token(self, painter: QPainter, row: Row, place: Place) -> None:
         painter.setPen(QPen(theme().color("text"), 1.5))
@@ -372,6 +434,8 @@ class Transcript(QAbstractScrollArea):
             self.tint_chosen.emit(TINTS[key - Qt.Key.Key_1])
         elif shift and key in (Qt.Key.Key_Left, Qt.Key.Key_Right):
             self._walk_token(1 if key == Qt.Key.Key_Right else -1)
+        elif key == Qt.Key.Key_F3:
+            self.next_hit(-1 if shift else 1)
         elif key == Qt.Key.Key_J:
             self._walk_row(1)
         elif key == Qt.Key.Key_K:

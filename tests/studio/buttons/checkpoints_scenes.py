@@ -6,6 +6,7 @@ from typing import Any
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
+from studio.store.runs.chat import TurnPrompt
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 
@@ -77,6 +78,21 @@ async def scenario_run(stage: Stage) -> None:
     assert talk.group is not None
 
 
+async def prompted(stage: Stage) -> Any:
+    """A prompt of a turn waits for responses."""
+    page = await pair(stage)
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Say 1"}]
+    page.open_prompt(TurnPrompt(messages, title="turn 1"))
+    return page
+
+
+async def editing_prompt(stage: Stage) -> None:
+    page = await prompted(stage)
+    await stage.until(page.prompt_sheet.isHidden)  # a previous sheet may still be closing
+    page._arena._edit.click()
+    await stage.until(page.prompt_sheet.is_open)
+
+
 async def evaluated(stage: Stage) -> None:
     page = await pair(stage)
     await stage.until(lambda: page._evaluation.active is None, 60)
@@ -136,6 +152,22 @@ CHECKPOINTS = [
         "pair",
         talk,
         [Row("ArenaCard._try", "shown QMenu Say"), Row("ListCard.evaluate", "POST /evaluations")],
+    ),
+    Scene(
+        "a prompt",
+        prompted,
+        [Row("ArenaCard._edit", "shown PromptSheet"), Row("ArenaCard._answer", "POST /arena")],
+    ),
+    Scene(
+        "editing the prompt",
+        editing_prompt,
+        [
+            Row("MessageEditor.remove", "hidden MessageEditor"),
+            Row("PromptSheet._add", "shown MessageEditor"),
+            Row("PromptSheet: Cancel", "hidden PromptSheet"),
+            Row("PromptSheet: Apply", "hidden PromptSheet"),
+            Row("PromptSheet: Close", "hidden PromptSheet"),
+        ],
     ),
     Scene("evaluated", evaluated, [Row("CompareCard._open", "page trajectories")]),
     Scene("tried", scenario_run, [Row("ArenaCard._judge", "POST /runs/.*/judge")]),

@@ -7,7 +7,9 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from engine.protocol.requests.filters import TextSearch
 from engine.protocol.requests.runs import TrajectoryQuery
+from studio.text.hits import pattern_of_searches
 from tests.studio.buttons.stage import Row, Scene, Stage
 
 Key = Qt.Key
@@ -60,8 +62,24 @@ async def paged(stage: Stage) -> None:
 
 async def searching(stage: Stage) -> None:
     page = await open_groups(stage)
-    if not page._panel.search.text():
-        QTest.keyClicks(page._panel.search, "ab")
+    if not page._panel.bar.input.text():
+        QTest.keyClicks(page._panel.bar.input, "ab")
+
+
+async def table(stage: Stage) -> None:
+    page = await open_groups(stage)
+    page.set_mode(2)
+
+
+async def hits(stage: Stage) -> None:
+    """Reader of a trajectory whose prompt has two hits."""
+    page = await open_groups(stage)
+    record = page._columns.record()
+    words = next(one.content for one in record.messages if one.role == "user").split()
+    page._panel._change(filter=f'prompt:"{words[0]}"')
+    found = [TextSearch("prompt", word, True) for word in words[:2]]
+    page._reader.set_hits({"prompt": pattern_of_searches(found, "prompt")})
+    page.set_mode(1)
 
 
 async def pending(stage: Stage) -> None:
@@ -100,7 +118,7 @@ async def raw(stage: Stage) -> None:
 
 async def nothing_found(stage: Stage) -> None:
     page = await open_groups(stage)
-    page.show_query(TrajectoryQuery(search="nobody said this"))
+    page.show_query(TrajectoryQuery(filter="nobody said this"))
     page.set_mode(0)
 
 
@@ -108,15 +126,25 @@ TRAJECTORIES = [
     Scene(
         "reading",
         plain,
-        [Row("GroupPanel._filters", "shown QMenu"), Row("LabelBar._effect", "shown QMenu")],
+        [
+            Row("FilterBar.saved", "shown QMenu"),
+            Row("FilterBar.export", "shown QMenu Export"),
+            Row("LabelBar._effect", "shown QMenu"),
+        ],
     ),
     Scene("judged", judged_run, [Row("LabelBar._teach", "checked Toggle Use as an example")]),
     Scene("narrow", narrow, [Row("GroupHead._after", OTHER)]),
     Scene("paged", paged, [Row("GroupHead._before", OTHER)]),
+    Scene("searching", searching, [Row("FilterInput._clear", "words FilterInput ab -> ")]),
+    Scene("table", table, [Row("FilterBar.columns", "shown QMenu")]),
     Scene(
-        "searching",
-        searching,
-        [Row("SearchInput._clear of GroupPanel", "words SearchInput ab -> ")],
+        "hits",
+        hits,
+        [
+            Row("Reader._hit_after", "words Text .* of "),
+            Row("Reader._hit_before", "words Text .* of "),
+            Row("Reader._chat", "page checkpoints"),
+        ],
     ),
     Scene("pending", pending, [Row("LabelBar._apply", "POST .*/labels")]),
     Scene(

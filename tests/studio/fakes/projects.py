@@ -15,9 +15,9 @@ from engine.protocol.problems import Problem
 from engine.protocol.records.backends import BackendFacts, Provision
 from engine.protocol.records.choices import ModelInfo, Sample
 from engine.protocol.records.demonstrations import Demonstrations, SelectDemonstrations, Selection
-from engine.protocol.records.forecast import JudgeForecast
+from engine.protocol.records.forecast import Forecast, JudgeForecast
 from engine.protocol.records.hardware import Card, Check
-from engine.protocol.records.runs import Forecast, ProjectView, RunSummary, Scenario, SplitInfo
+from engine.protocol.records.runs import ProjectView, RunSummary, Scenario, SplitInfo
 from engine.protocol.requests.runs import ProjectFiles
 
 SAMPLES = [

@@ -12,8 +12,16 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from engine.protocol.problems import Refused
 from engine.protocol.records.curves import CurveQuery
 from engine.protocol.records.labels import Label
-from engine.protocol.records.runs import Trajectory
-from engine.protocol.requests.runs import TrajectoryQuery
+from engine.protocol.records.runs import Trajectory, TrajectorySummary
+from engine.protocol.requests.filters import parse_filter
+from engine.protocol.requests.runs import (
+    ExportTrajectories,
+    FilterNames,
+    TrajectoryLine,
+    TrajectoryQuery,
+    TrajectoryRow,
+)
+from engine.storage.run_db.facts import facts_of
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_db.schema import open_writer
 from engine.storage.run_db.writer import trajectory_rows
@@ -37,6 +45,8 @@ class FakeReading:
         return [
             ("/runs/{run}/trajectories", self._trajectories, "POST"),
             ("/runs/{run}/trajectories/{id}", self._trajectory, "GET"),
+            ("/runs/{run}/exported_trajectories", self._export, "POST"),
+            ("/runs/{run}/filter_names", self._names, "GET"),
             ("/runs/{run}/groups", self._groups, "POST"),
             ("/runs/{run}/scenarios", self._curves, "POST"),
             ("/runs/{run}/groups/{split}/{step:int}/{group:int}", self._siblings, "GET"),
@@ -50,10 +60,31 @@ class FakeReading:
     async def _trajectories(self, request: Request) -> Response:
         query = TrajectoryQuery.model_validate(await request.json())
         self.asked.append(query)
-        rows = matching(self.runs[request.path_params["run"]], query)
+        made = self.runs[request.path_params["run"]]
+        try:
+            rows = matching(made, query)
+        except Refused as refused:
+            return JSONResponse(refused.problem.model_dump(), 409)
         page = rows[query.offset : query.offset + query.limit]
-        items = [row.model_dump(mode="json") for row in page]
+        items = [_table_row(made, row).model_dump(mode="json") for row in page]
         return JSONResponse({"total": len(rows), "items": items})
+
+    async def _names(self, request: Request) -> Response:
+        rows = self.runs[request.path_params["run"]].trajectories
+        tools = {name for row in rows[:50] for name in facts_of(whole(row)).tools}
+        names = FilterNames(
+            parts=sorted({name for row in rows for name in row.parts}),
+            tools=sorted(tools),
+            scenarios=sorted({row.scenario_id for row in rows}),
+        )
+        return JSONResponse(names.model_dump(mode="json"))
+
+    async def _export(self, request: Request) -> Response:
+        body = ExportTrajectories.model_validate(await request.json())
+        rows = matching(self.runs[request.path_params["run"]], body)
+        chosen = [row for row in rows if not body.ids or row.id in body.ids]
+        lines = [TrajectoryLine(**whole(row).model_dump()).model_dump_json() for row in chosen]
+        return PlainTextResponse("".join(f"{line}\n" for line in lines))
 
     async def _curves(self, request: Request) -> Response:
         """Answer like the engine: from a run.db with the rows of the simulated run."""
@@ -78,6 +109,10 @@ class FakeReading:
     async def _groups(self, request: Request) -> Response:
         query = TrajectoryQuery.model_validate(await request.json())
         made = self.runs[request.path_params["run"]]
+        try:
+            parse_filter(query.filter)
+        except Refused as refused:
+            return JSONResponse(refused.problem.model_dump(), 409)
         keys = {(r.split, r.step, r.group) for r in matching(made, query)}
         rows = [g for g in reversed(made.groups) if (g.split, g.step, g.group) in keys]
         page = rows[query.offset : query.offset + query.limit]
@@ -122,3 +157,9 @@ class FakeReading:
 
     async def _log(self, request: Request) -> Response:
         return PlainTextResponse("engine: ready\npolicy: 134.5 M parameters, 4.9 M trained\n")
+
+
+def _table_row(made: Made, row: TrajectorySummary) -> TrajectoryRow:
+    verdicts = verdicts_of(made.spec, row, 8)
+    reason = verdicts[-1].reason if verdicts else ""
+    return TrajectoryRow(**row.model_dump(), facts=facts_of(whole(row)), reason=reason)

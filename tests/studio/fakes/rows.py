@@ -3,11 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
+from engine.protocol.requests.filters import parse_filter
 from engine.protocol.requests.runs import TrajectoryQuery
-from tests.studio.fakes.simulated_run import Made
+from tests.engine.storage.run_db.filter_reference import holds
+from tests.studio.fakes.simulated_run import Made, whole
 
 
 def matching(made: Made, query: TrajectoryQuery) -> list[Any]:
+    """Rows that match a query, in its order. Raises Refused for an invalid filter."""
+    parse_filter(query.filter)
     rows = [r for r in made.trajectories if _fits(r, query)]
     keys: dict[str, Callable[[Any], Any]] = {
         "recent": lambda r: made.trajectories.index(r) if len(rows) < 50 else 0,
@@ -32,6 +36,7 @@ def _fits(row: Any, query: TrajectoryQuery) -> bool:
         "unscored": row.reward is None,
         "truncated": row.truncated,
     }[query.state]
+    node = parse_filter(query.filter)
     return (
         state
         and (query.labelled in (None, bool(row.labels)))
@@ -39,5 +44,5 @@ def _fits(row: Any, query: TrajectoryQuery) -> bool:
         and (low is None or low <= row.step <= (high or low))
         and (query.group in (None, row.group))
         and (query.scenario_id in (None, row.scenario_id))
-        and (query.search.lower() in row.title.lower())
+        and (node is None or holds(node, whole(row)) is True)
     )

@@ -359,6 +359,7 @@ def whole(summary: TrajectorySummary) -> Trajectory:
     answer = f"Dana lands at {dice.randint(12, 18)}:10: TP 1041 was moved on 12 May."
     messages.append(Message(role="assistant", content=answer))
     _extend(branch, answer, dice, trained=True)
+    _time(branch, random.Random(f"{summary.id} times"), summary.duration_s)
     return Trajectory(
         **summary.model_dump(),
         messages=messages,
@@ -368,6 +369,14 @@ def whole(summary: TrajectorySummary) -> Trajectory:
         policy_version=max(0, summary.step - 1),
         seed=dice.randint(0, 2**31),
     )
+
+
+def _time(branch: Branch, dice: random.Random, duration_s: float) -> None:
+    """Spread the model calls over the duration, with tools between them."""
+    share = duration_s / max(1, len(branch.spans))
+    for place in range(len(branch.spans) if duration_s else 0):
+        start_s = place * share
+        branch.times.append((start_s, start_s + share * dice.uniform(0.5, 0.95)))
 
 
 def _extend(branch: Branch, text: str, dice: random.Random, trained: bool) -> None:

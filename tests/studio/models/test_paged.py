@@ -82,9 +82,9 @@ def test_sort_filter_and_search_are_sent_to_engine(filled: FakeEngine, run: Run)
         query = filled.asked[-1]
         assert (query.sort, query.descending) == ("reward", False)
         assert (query.offset, query.limit) == (0, PAGE)
-        table.set_query(TrajectoryQuery(state="unscored", search="nda"))
+        table.set_query(TrajectoryQuery(state="unscored", filter="nda"))
         await until(lambda: table.is_loaded)
-        assert filled.asked[-1].search == "nda"
+        assert filled.asked[-1].filter == "nda"
         assert table.total == sum(
             row.reward is None and "NDA" in row.title for row in filled.runs[RUN].trajectories
         )
@@ -138,7 +138,7 @@ def test_failed_fetch_emits_failed(filled: FakeEngine, run: Run) -> None:
         table.failed.connect(problems.append)
         path = f"/runs/{RUN}/trajectories"
         filled.refuse[path] = Problem(code="store.busy", message="The store is being copied.")
-        table.set_query(TrajectoryQuery(search="x"))
+        table.set_query(TrajectoryQuery(filter="x"))
         await until(lambda: problems)
         assert problems[0].code == "store.busy"
 

@@ -8,6 +8,7 @@ from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import ProjectConfig, TrainConfig
 from engine.protocol.records.metrics import metric
 from engine.protocol.records.runs import Interval
+from engine.protocol.requests.filters import is_error_result
 from studio.pages.home.samples import even_columns
 from studio.pages.run.charts.diagnostics import SECTIONS
 from studio.pages.run.charts.main import CHARTS, part_token
@@ -19,7 +20,6 @@ from studio.pages.setup.preflight.drawings import spread_of
 from studio.pages.setup.preflight.panel import advice
 from studio.pages.trajectories.reader.transcript_rows import (
     completions,
-    is_error,
     items_of,
     outline_of,
     partings,
@@ -178,9 +178,9 @@ def test_identical_siblings_do_not_diverge(simulation: Simulation) -> None:
 
 
 def test_errors_are_recognized_in_tool_results() -> None:
-    assert is_error("Error: no email")
-    assert is_error('{"error": "x"}')
-    assert not is_error("No error was found")
+    assert is_error_result("Error: no email")
+    assert is_error_result('{"error": "x"}')
+    assert not is_error_result("No error was found")
 
 
 def test_reward_parts_keep_their_color() -> None:

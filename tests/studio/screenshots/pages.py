@@ -174,6 +174,49 @@ async def take_judge_page(studio: Studio, folder: Path) -> None:
         await settle(0.6)
 
 
+async def take_filter(studio: Studio, folder: Path) -> None:
+    """Save pictures of the filter: suggestions, a mistake, hits in table and reader."""
+    page: Any = studio.pages["trajectories"]
+    studio.window.show_page("trajectories")
+    page.set_mode(2)
+    field = page._panel.bar.input
+    page._focus_filter()
+    await settle(0.5)
+    field.setText("reward < 0.5 and tur")
+    field.suggest()
+    for scheme in ("dark", "light"):
+        studio.settings.update(theme=scheme)
+        await settle()
+        field.suggest()
+        field.popup.grab().save(str(folder / f"filter-suggestions-{scheme}.png"))
+    field.popup.hide()
+    field.setText("reward < 0.5 and turn > 3")
+    await settle(0.5)
+    await take(studio, folder, "filter-mistake")
+    field.setText("split:train turns > 3 and prompt:the")
+    await settle(1.0)
+    await take(studio, folder, "filter-table")
+    page._table.set_columns(["Scenario", "Reward", "Parts", "Prompt", "Answer", "Judge's reason"])
+    await take(studio, folder, "filter-columns")
+    page._table.set_columns([])
+    page.set_mode(1)
+    await settle(0.5)
+    page._reader.transcript.next_hit()
+    page._reader.evidence.show_tab(4)
+    await take(studio, folder, "filter-reader")
+    page._reader.evidence.show_tab(0)
+    page._reader.open_chat()
+    await settle(1.0)
+    await take(studio, folder, "filter-chat")
+    checkpoints: Any = studio.pages["checkpoints"]
+    checkpoints._arena._edit.click()
+    await settle(0.6)
+    await take(studio, folder, "filter-prompt")
+    checkpoints.prompt_sheet.close_sheet()
+    field.setText("")
+    await settle(0.5)
+
+
 async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
     workspace = folder / "workspace"
     workspace.mkdir(parents=True, exist_ok=True)
@@ -212,6 +255,8 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
                     await settle(1.0)
                     trajectories.set_mode(mode)  # type: ignore[attr-defined]
                     await take(studio, folder, name)
+            if not wanted or "filter" in wanted:
+                await take_filter(studio, folder)
             for tab, name in ((1, "toml"), (2, "scenarios")):
                 if not wanted or name in wanted:
                     studio.window.show_page("setup")

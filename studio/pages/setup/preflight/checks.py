@@ -1,7 +1,7 @@
 """Project checks of the preflight, as (state, words)."""
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import Forecast
+from engine.protocol.records.forecast import Forecast
 from studio.text import formatting
 
 

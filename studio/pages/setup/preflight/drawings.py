@@ -7,7 +7,8 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from engine.protocol.records.runs import Forecast, Interval
+from engine.protocol.records.forecast import Forecast
+from engine.protocol.records.runs import Interval
 from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.painting import paint

@@ -4,9 +4,9 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.forecast import JudgeForecast
+from engine.protocol.records.forecast import Forecast, JudgeForecast
 from engine.protocol.records.hardware import VramPlan
-from engine.protocol.records.runs import Forecast, Interval
+from engine.protocol.records.runs import Interval
 from studio.pages.page import scrolled
 from studio.pages.setup.preflight.drawings import (
     USEFUL,

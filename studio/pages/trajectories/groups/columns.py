@@ -7,6 +7,7 @@ from PySide6.QtCore import QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QMouseEvent, QPaintEvent, QResizeEvent, QWheelEvent
 from PySide6.QtWidgets import QWidget
 
+from engine.protocol.records.judging import chief_verdict
 from engine.protocol.records.runs import GroupSummary, Trajectory
 from engine.protocol.requests.runs import Siblings
 from studio.pages.trajectories.groups.column_header import ColumnHead, HeadFacts
@@ -16,7 +17,6 @@ from studio.pages.trajectories.labels.wording import chips_of, excluded
 from studio.pages.trajectories.reader.transcript_rows import (
     EVEN,
     Weights,
-    chief_verdict,
     divergences,
     items_of,
     largest_advantage,
@@ -29,6 +29,7 @@ from studio.theme.theme import theme
 from studio.widgets.layouts import hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.reward_bar import full_reward
+from studio.widgets.transcript.hits import Patterns
 from studio.widgets.transcript.items import Item
 from studio.widgets.transcript.view import Transcript
 
@@ -45,6 +46,7 @@ class SiblingColumn(QWidget):
         super().__init__(parent)
         self._chosen = False
         self.head, self.transcript = ColumnHead(), Transcript(compact=True)
+        self.transcript.setMinimumHeight(LEAST_TRANSCRIPT_PX)
         vbox(self.head, (self.transcript, 1), parent=self, margins=(1, 1, 1, 2), spacing=0)
         self.head.pressed.connect(self.focused)
         self.transcript.row_focused.connect(lambda _: self.focused.emit())
@@ -60,6 +62,10 @@ class SiblingColumn(QWidget):
     def paintEvent(self, event: QPaintEvent) -> None:
         with paint.painting(self) as painter:
             paint.box(painter, self.rect(), "surface", "accent" if self._chosen else "border", 8)
+
+
+LEAST_TRANSCRIPT_PX = 36
+"""Height of the transcript in a low window with a message below."""
 
 
 @dataclass
@@ -95,6 +101,7 @@ class ColumnsView(QWidget):
         self._columns: list[SiblingColumn] = []
         self._first = self._focus = 0
         self._tint = "advantage"
+        self._patterns: Patterns = {}
         self._weights, self._draft = EVEN, Draft()
         self._unfolded = self._blind = False
         self._folding = True
@@ -181,6 +188,12 @@ class ColumnsView(QWidget):
         """Show the uncommitted label `draft` as chips in the column headers."""
         self._draft = draft
         self._show_heads()
+
+    def set_hits(self, patterns: Patterns) -> None:
+        """Mark what the text searches of the filter match, by kind of text."""
+        self._patterns = patterns
+        for column in self._columns:
+            column.transcript.set_hits(patterns)
 
     def set_tint(self, tint: str) -> None:
         """Set the token colours: advantage, logprob, entropy, mask or none."""
@@ -296,6 +309,7 @@ class ColumnsView(QWidget):
         largest = largest_advantage(self._shown_group.group) if self._shown_group else 0.0
         for place, column in enumerate(self._columns, self._first):
             column.transcript.set_tint(self._tint)
+            column.transcript.set_hits(self._patterns)
             column.transcript.set_items(self._items(place), largest=largest)
         self._show_heads()
         self._mark()

@@ -1,4 +1,4 @@
-"""List of groups with search and filters."""
+"""List of groups with filters."""
 
 from collections.abc import Sequence
 
@@ -18,12 +18,11 @@ from engine.protocol.records.runs import GroupSummary, Split
 from engine.protocol.requests.runs import TrajectoryQuery
 from studio.models.groups import GroupListModel, group_words
 from studio.models.paged import Index
+from studio.pages.trajectories.filters.filter_bar import FilterBar
 from studio.pages.trajectories.groups.saved_filters import kept, name_of, packed, unpacked
 from studio.text import formatting
 from studio.theme.item_roles import ICON_ROLE
 from studio.theme.theme import theme
-from studio.widgets.controls.buttons import IconButton
-from studio.widgets.controls.inputs import SearchInput
 from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.group_dots import paint_group_dots
@@ -86,8 +85,8 @@ def _paint_group(
 
 
 class GroupPanel(QWidget):
-    """Group list with search. Emits `group_chosen(group)`, `query_changed(query)` on search or
-    filters, and `filters_kept(lines)` when a filter is saved or deleted."""
+    """Group list with filters. Emits `group_chosen(group)`, `query_changed(query)` when a filter
+    changes, and `filters_kept(lines)` when a filter is saved or deleted."""
 
     group_chosen = Signal(object)
     query_changed = Signal(object)
@@ -104,7 +103,8 @@ class GroupPanel(QWidget):
         """Last known row of that group, and the length of the list at that time."""
         self._awaited = -1
         """Row that was selected before its group was loaded."""
-        self.search = SearchInput("Search trajectories", "Search", compact=True)
+        self.bar = FilterBar()
+        """Filter bar, which the page shows above everything."""
         self._step = FilterChip("Step", active=True)
         self._silent = FilterChip("No signal")
         self._unscored = FilterChip("Unscored")
@@ -113,7 +113,6 @@ class GroupPanel(QWidget):
         self._labelled = FilterChip("Labelled")
         self._unlabelled = FilterChip("Unlabelled")
         self._words = Text("", "caption", tone="faint")
-        self._filters = IconButton("list-filter", "Saved filters")
         self._kept: list[str] = []
         self.list = QListView()
         self._build()
@@ -126,8 +125,7 @@ class GroupPanel(QWidget):
     def set_query(self, query: TrajectoryQuery) -> None:
         """Show a query in search field and filters, without emitting."""
         self._query = query
-        if query.search != self.search.text():
-            self.search.setText(query.search)
+        self.bar.set_filter(query.filter)
         self._silent.set_active(query.signal is False)
         self._unscored.set_active(query.state == "unscored")
         self._cut.set_active(query.state == "truncated")
@@ -159,10 +157,6 @@ class GroupPanel(QWidget):
             rest = [one for one in self._kept if one != old]
             forget.triggered.connect(lambda _=False, lines=rest: self.filters_kept.emit(lines))
         return menu
-
-    def set_total(self, trajectories: int) -> None:
-        """Set the number of trajectories of the run, shown in the empty search field."""
-        self.search.setPlaceholderText(f"Search {formatting.count(trajectories)} trajectories")
 
     def choose(self, row: int) -> None:
         """Select a row as a click does."""
@@ -198,17 +192,17 @@ class GroupPanel(QWidget):
         for row in rows:
             chips = hbox(*row, STRETCH, spacing=4)
             lines.append(chips)
-        top = vbox(self.search, margins=(12, 12, 12, 6), spacing=8)
+        top = vbox(margins=(12, 10, 12, 6), spacing=8)
         for line in lines:
             top.addLayout(line)
-        below = hbox(self._step, self._words, STRETCH, self._filters, spacing=8)
+        below = hbox(self._step, self._words, STRETCH, spacing=8)
         top.addLayout(below)
         vbox(top, (self.list, 1), parent=self, spacing=0)
         self._show_step()
 
     def _wire(self) -> None:
-        self._filters.clicked.connect(self._open_filters)
-        self.search.search_changed.connect(lambda words: self._change(search=words))
+        self.bar.saved.clicked.connect(self._open_filters)
+        self.bar.filter_changed.connect(lambda words: self._change(filter=words))
         self._step.removed.connect(self._anywhere)
         self._step.toggled.connect(self._anywhere)
         for chip, state in ((self._unscored, "unscored"), (self._cut, "truncated")):
@@ -229,8 +223,8 @@ class GroupPanel(QWidget):
         self.list.activated.connect(self._pressed)
 
     def _open_filters(self) -> None:
-        at = self._filters.mapToGlobal(self._filters.rect().bottomLeft())
-        self.filter_menu().popup(at)
+        saved = self.bar.saved
+        self.filter_menu().popup(saved.mapToGlobal(saved.rect().bottomLeft()))
 
     def _change(self, **changes: object) -> None:
         query = TrajectoryQuery.model_validate({**self._query.model_dump(), **changes})

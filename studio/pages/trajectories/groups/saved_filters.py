@@ -32,7 +32,7 @@ def kept(lines: Sequence[str], query: TrajectoryQuery) -> list[str]:
 
 
 def name_of(query: TrajectoryQuery) -> str:
-    """Describe a query: "Steps 3–9 · no signal · not labelled · “visa”"."""
+    """Describe a query: "Steps 3–9 · no signal · not labelled · tool:search"."""
     words = []
     if query.step is not None:
         last = query.step if query.step_to is None else query.step_to
@@ -45,6 +45,8 @@ def name_of(query: TrajectoryQuery) -> str:
     if query.labelled is not None:
         words.append("labelled" if query.labelled else "not labelled")
     words += [f"scenario {query.scenario_id}"] if query.scenario_id else []
-    words += [f"“{query.search}”"] if query.search else []
+    if not words and query.filter:
+        return query.filter  # an expression is shown as it was typed
+    words += [query.filter] if query.filter else []
     description = " · ".join(words) or "everything"
     return description[:1].upper() + description[1:]

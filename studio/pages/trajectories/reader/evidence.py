@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QStackedWidget, QVBoxLayout, QWidget
 
-from engine.protocol.records.judging import Call, Verdict
+from engine.protocol.records.judging import Call, Verdict, chief_verdict
 from engine.protocol.records.labels import Label
 from engine.protocol.records.runs import Trajectory
 from studio.pages.page import scrolled
 from studio.pages.trajectories.labels.label_history import label_entry
 from studio.pages.trajectories.reader.raw_view import RawView
-from studio.pages.trajectories.reader.transcript_rows import Weights, chief_verdict, parts_of
+from studio.pages.trajectories.reader.transcript_rows import Weights, parts_of
 from studio.pages.trajectories.reader.verdict_view import VerdictView
+from studio.pages.trajectories.reader.waterfall import Waterfall
 from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.key_values import KeyValues
@@ -24,7 +25,7 @@ from studio.widgets.tables.reward_bar import PartsBar
 from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import plain
 
-TABS = ("Evidence", "Reward", "Labels", "Raw")
+TABS = ("Evidence", "Reward", "Labels", "Raw", "Calls")
 LABELS_MOST = 100
 
 
@@ -44,18 +45,21 @@ class Evidence:
 
 
 class EvidencePanel(QWidget):
-    """Evidence panel. Emits `passage_wanted(quote)` to scroll the transcript to a quote, and
-    `call_wanted(key)` to load a judge exchange, which `show_call` displays."""
+    """Evidence panel. Emits `passage_wanted(quote)` to scroll the transcript to a quote,
+    `row_wanted(row)` to scroll it to a row, and `call_wanted(key)` to load a judge exchange, which
+    `show_call` displays."""
 
     passage_wanted = Signal(str)
+    row_wanted = Signal(int)
     call_wanted = Signal(str)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._evidence: Evidence | None = None
-        self._stale = {0, 1, 2, 3}
+        self._stale = set(range(len(TABS)))
         self.tabs = Segmented(TABS, "Evidence")
         self._stack, self._raw = QStackedWidget(), RawView()
+        self.calls = Waterfall()
         self._columns: list[QVBoxLayout] = []
         for _ in range(3):
             inside = QWidget()
@@ -63,17 +67,19 @@ class EvidencePanel(QWidget):
             self._columns.append(column)
             self._stack.addWidget(scrolled(inside))
         self._stack.addWidget(self._raw)
+        self._stack.addWidget(self.calls)
         vbox(self.tabs, (self._stack, 1), parent=self, margins=(0, 8, 0, 0), spacing=10)
         self.tabs.chosen.connect(self.show_tab)
         self._raw.call_wanted.connect(self.call_wanted)
+        self.calls.row_wanted.connect(self.row_wanted)
 
     def show_evidence(self, evidence: Evidence) -> None:
         self._evidence = evidence
-        self._stale = {0, 1, 2, 3}
+        self._stale = set(range(len(TABS)))
         self.show_tab(self.tabs.index())
 
     def show_tab(self, tab: int) -> None:
-        """Switch to a tab by index: evidence, reward, labels or raw text."""
+        """Switch to a tab by index: evidence, reward, labels, raw text or calls over time."""
         self.tabs.set_index(tab)
         self._stack.setCurrentIndex(tab)
         if self._evidence is None or tab not in self._stale:
@@ -81,6 +87,9 @@ class EvidencePanel(QWidget):
         self._stale.discard(tab)
         if tab == 3:
             self._raw.show_record(self._evidence.record, _calls(self._evidence))
+            return
+        if tab == 4:
+            self.calls.show_record(self._evidence.record)
             return
         column = self._columns[tab]
         _clear(column)
@@ -95,6 +104,8 @@ class EvidencePanel(QWidget):
         """Return all texts of the visible tab; used by tests."""
         if self.tabs.index() == 3:
             return [self._raw.text.toPlainText()]
+        if self.tabs.index() == 4:
+            return self.calls.words()
         inside = self._columns[self.tabs.index()].parentWidget()
         assert inside is not None
         return [

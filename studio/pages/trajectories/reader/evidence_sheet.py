@@ -38,6 +38,7 @@ class EvidenceController(QObject):
         for panel in (reader.evidence, self.panel):
             panel.call_wanted.connect(partial(self._ask, panel))
         self.panel.passage_wanted.connect(self._show_passage)
+        self.panel.row_wanted.connect(self._show_row)
 
     def show_group(self, siblings: Siblings | None, weights: Weights, run_id: str = "") -> None:
         """Set the group whose verdicts, rewards and labels the sheet shows; None closes it."""
@@ -90,6 +91,11 @@ class EvidenceController(QObject):
         self.reader_wanted.emit()
         self.close()  # the sheet would cover the passage or duplicate the panel
         self._reader.show_passage(quote)
+
+    def _show_row(self, row: int) -> None:
+        self.reader_wanted.emit()
+        self.close()
+        self._reader.transcript.focus_row(row)
 
     def _ask(self, panel: EvidencePanel, key: str) -> None:
         ask = self._session.client.call(self._run_id, key)

@@ -7,9 +7,10 @@ from itertools import takewhile
 from typing import Any
 
 from engine.protocol.records.judging import PART as RULER
-from engine.protocol.records.judging import Verdict
 from engine.protocol.records.runs import Branch, GroupSummary, Trajectory
 from engine.protocol.records.runs import Message as ChatMessage
+from engine.protocol.requests.filters import is_error_result
+from studio.models.trajectories import PART_WORDS
 from studio.pages.run.charts.main import part_token
 from studio.text import formatting
 from studio.widgets.tables.reward_bar import Part
@@ -17,7 +18,6 @@ from studio.widgets.transcript.items import Item, Message, Note, Outcome, Token,
 from studio.widgets.transcript.passage import pattern_of
 
 ICONS = {"search": "search", "find": "search", "read": "file-text", "mail": "mail", "email": "mail"}
-PART_WORDS = {RULER: "judge", "label": "you"}
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _call(call: dict[str, Any], results: dict[str | None, str]) -> ToolCall:
     name, arguments = call_words(call)
     result = results.get(call.get("id"), "")
     icon = next((icon for word, icon in ICONS.items() if word in name.lower()), "wrench")
-    state = "error" if is_error(result) else "ok"
+    state = "error" if is_error_result(result) else "ok"
     return ToolCall(name, arguments, result, state, icon=icon)
 
 
@@ -156,12 +156,6 @@ def _arguments(raw: Any) -> str:
     if not isinstance(values, dict):
         return "" if values is None else str(raw)
     return ", ".join(f"{k}={json.dumps(v, ensure_ascii=False)}" for k, v in values.items())
-
-
-def is_error(result: str) -> bool:
-    """Return whether a tool result looks like an error, by its first characters."""
-    start = result.lstrip()[:40].lower()
-    return start.startswith(("error", '{"error', "traceback", "exception"))
 
 
 def outcome(trajectory: Trajectory, weights: Weights = EVEN) -> Outcome:
@@ -191,6 +185,18 @@ def outline_of(items: Sequence[Item]) -> list[Heading]:
             fact = "error" if item.state == "error" else ""
             headings.append(Heading(item.name, fact, row, item.icon, deep=True))
     return headings
+
+
+def turn_at(items: Sequence[Item], row: int) -> int:
+    """Return the turn (from 1) of a transcript row: its own, or the next one for a row before a
+    response; the last one for the outcome or no row (-1); 0 if there are no turns."""
+    rows = turn_rows(items)
+    if row < 0 or not rows:
+        return len(rows)
+    item = items[row]
+    following = isinstance(item, Message) and item.role != "assistant"
+    passed = sum(place <= row for place in rows)
+    return min(len(rows), passed + 1) if following else max(1, passed)
 
 
 def ranks(group: GroupSummary) -> dict[int, int]:
@@ -273,16 +279,6 @@ def turn_rows(items: Sequence[Item]) -> list[int]:
         for row, item in enumerate(items)
         if isinstance(item, Message) and item.role == "assistant"
     ]
-
-
-def chief_verdict(trajectory: Trajectory, verdicts: Sequence[Verdict]) -> Verdict | None:
-    """Return the verdict used in the reward, else the newest with a score, else the newest."""
-    own = [one for one in verdicts if one.trajectory_id == trajectory.id]
-    parts = trajectory.unlabelled.parts if trajectory.unlabelled else trajectory.parts
-    scored = [one for one in own if one.score is not None]
-    meant = [one for one in scored if abs((one.score or 0) - parts.get(RULER, -1)) < 1e-9]
-    found = meant or scored or own
-    return found[-1] if found else None
 
 
 def shared_tokens(siblings: Sequence[Trajectory]) -> int:

@@ -46,7 +46,7 @@ def test_art_folder_becomes_a_finished_run(art: Path, project: Path) -> None:
     assert group.rewards == [1.0, 0.25, None]
     assert group.advantages[2] is None
     assert reader.trajectory("t00000-000-000").advantage == group.advantages[0] != 0
-    assert reader.trajectories(TrajectoryQuery(search="blue")).total == 1
+    assert reader.trajectories(TrajectoryQuery(filter="blue")).total == 1
     (folder,) = (project / "runs").iterdir()
     summary = summarise(folder)
     assert (summary.kind, summary.name, summary.state) == ("imported", "agent-001", "finished")

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import itertools
+import json
 import subprocess
 import sys
 import tempfile
@@ -20,10 +21,11 @@ from engine.protocol.events import run
 from engine.protocol.problems import StoreError
 from engine.protocol.records.runs import Message
 from engine.remote.mirror.pages import ROWS, SPEAKS, read_page
-from engine.remote.mirror.replica import Replica, search_text_of
+from engine.remote.mirror.replica import Replica, searched_columns
 from engine.storage.run_db.copy import copy_until
+from engine.storage.run_db.facts import search_text
 from engine.storage.run_db.schema import open_writer
-from engine.storage.run_db.writer import RunWriter, searchable
+from engine.storage.run_db.writer import RunWriter
 from engine.storage.run_folder.run import DATABASE
 from tests.engine.remote.mirror.story import MOVES, TABLES, RunSimulator, contents
 
@@ -248,7 +250,8 @@ def test_search_text_ends_at_the_real_end_of_messages() -> None:
     for number, messages in enumerate(([message], [long, message], [message, long], [long])):
         named = one.model_copy(update={"id": str(number), "messages": messages})
         body = zlib.compress(named.model_dump_json().encode(), 1)
-        assert search_text_of(body) == searchable(named.model_dump())  # type: ignore[arg-type]
+        columns = search_text(named.model_dump())  # type: ignore[arg-type]
+        assert json.loads(searched_columns(body)) == list(columns)
 
 
 CHILD = """

@@ -75,6 +75,9 @@ def test_agent_request_is_forwarded_with_known_fields_only() -> None:
     conversation = session.conversation
     assert conversation.messages[-1]["content"] == "Done."
     assert (len(conversation.turns), conversation.tools, conversation.branches()) == (2, tools, [])
+    first, second = conversation.calls
+    assert 0 <= first.start_s <= first.end_s <= second.start_s <= second.end_s
+    assert first.prompt_tokens == conversation.turns[0].prompt_tokens
 
 
 def test_stream_contains_the_whole_answer() -> None:

@@ -18,7 +18,8 @@ from engine.protocol.records.runs import Checkpoint, GroupSummary, Message, Traj
 from engine.protocol.requests.runs import GroupPage, TrajectoryQuery
 from engine.storage.run_db import reader as reader_module
 from engine.storage.run_db import writer as writer_module
-from engine.storage.run_db.reader import MOST_WORDS, RunReader, search_phrase
+from engine.storage.run_db.filters import MOST_WORDS, search_phrase
+from engine.storage.run_db.reader import RunReader
 from engine.storage.run_db.writer import RunWriter
 
 TIMEOUT = Problem(code="agent.timeout", message="Too slow.")
@@ -216,12 +217,12 @@ def ids(reader: RunReader, **query: Any) -> list[str]:
         ({"labelled": False}, ORDER[1:]),
         ({"signal": True}, ["a0", "a1", "c1", "c0", "v0", "v1"]),
         ({"signal": False}, ["b0", "b1"]),
-        ({"search": "red"}, ["b0", "b1"]),
-        ({"search": "red app"}, ["b0"]),
-        ({"search": "apple"}, ["b0", "v1"]),
-        ({"search": "app red"}, []),
-        ({"search": "  "}, ORDER),
-        ({"search": "apple", "split": "validation"}, ["v1"]),
+        ({"filter": "red"}, ["b0", "b1"]),
+        ({"filter": "red app"}, ["b0"]),
+        ({"filter": "apple"}, ["b0", "v1"]),
+        ({"filter": "app red"}, []),
+        ({"filter": "  "}, ORDER),
+        ({"filter": "apple", "split": "validation"}, ["v1"]),
     ],
     ids=str,
 )
@@ -292,7 +293,7 @@ def test_groups_are_listed_newest_first(reader: RunReader) -> None:
     page = reader.groups(TrajectoryQuery(limit=2, offset=1))
     assert page.total == 4
     assert [(one.split, one.step, one.group) for one in page.items] == places[1:3]
-    page = reader.groups(TrajectoryQuery(search="pear", limit=1))
+    page = reader.groups(TrajectoryQuery(filter="pear", limit=1))
     assert (page.total, [one.scenario_id for one in page.items]) == (1, ["s1"])
 
 
@@ -532,7 +533,7 @@ def test_damaged_row_raises_store_error(tmp_path: Path) -> None:
     ):
         with pytest.raises(StoreError, match="a packed row is not a Trajectory: "):
             read()
-    with pytest.raises(StoreError, match="a row is not a TrajectorySummary: "):
+    with pytest.raises(StoreError, match="a row is not a TrajectoryRow: "):
         reader.trajectories(TrajectoryQuery())
     reader.close()
 

@@ -10,7 +10,8 @@ from engine.protocol.events.run import LogWritten, TrajectoryRecorded, decode
 from engine.protocol.problems import Problem, StoreError
 from engine.protocol.records.runs import GroupSummary, Message, Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery
-from engine.storage.run_db.reader import RunReader, search_phrase
+from engine.storage.run_db.filters import search_phrase
+from engine.storage.run_db.reader import RunReader
 from engine.storage.run_db.schema import VERSION, open_writer
 from engine.storage.run_db.writer import RunWriter
 
@@ -62,8 +63,8 @@ def test_storing_a_trajectory_again_replaces_it(tmp_path: Path) -> None:
     reader = RunReader(tmp_path / "run.db")
     (row,) = reader.trajectories(TrajectoryQuery()).items
     assert row.reward == 0.9
-    assert reader.trajectories(TrajectoryQuery(search="apple")).total == 0
-    assert reader.trajectories(TrajectoryQuery(search="pear")).total == 1
+    assert reader.trajectories(TrajectoryQuery(filter="apple")).total == 0
+    assert reader.trajectories(TrajectoryQuery(filter="pear")).total == 1
     reader.close()
 
 
@@ -80,9 +81,9 @@ def test_trajectories_can_be_filtered_sorted_and_searched(tmp_path: Path) -> Non
     lowest = page(sort="reward", descending=False, limit=1)
     assert lowest == ["t000001"]  # unscored rows come last in both directions
     assert len(page(state="unscored")) == 10
-    assert page(search="lisb") == ["t000500"]
-    assert page(search="naive flight") == ["t000500"]
-    assert page(search='"; DROP TABLE') == []
+    assert page(filter="lisb") == ["t000500"]
+    assert page(filter="naive flight") == ["t000500"]
+    assert page(filter='"\\"; DROP TABLE"') == []
     assert len(page(step=1, step_to=2)) == 100
     assert page(step=1, group=0, sort="title", limit=3)[0] == "t000007"
     reader.close()
@@ -105,7 +106,7 @@ def test_group_advantages_are_copied_to_its_trajectories(tmp_path: Path) -> None
     siblings = reader.siblings("train", 1, 0)
     assert [t.advantage for t in siblings.trajectories] == [-0.5, 0.5]
     assert reader.trajectories(TrajectoryQuery(sort="advantage")).items[0].advantage == 0.5
-    assert reader.groups(TrajectoryQuery(search="question")).total == 1
+    assert reader.groups(TrajectoryQuery(filter="question")).total == 1
     assert reader.trajectories(TrajectoryQuery(signal=True)).total == 2
     assert reader.trajectories(TrajectoryQuery(signal=False)).total == 0
     reader.close()

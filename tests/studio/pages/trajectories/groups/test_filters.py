@@ -14,8 +14,9 @@ __all__ = ["with_judged_run"]
 
 
 def test_filter_is_named_and_packed() -> None:
-    query = TrajectoryQuery(step=3, step_to=9, signal=False, labelled=False, search="visa & co")
-    assert name_of(query) == "Steps 3–9 · no signal · not labelled · “visa & co”"
+    query = TrajectoryQuery(step=3, step_to=9, signal=False, labelled=False, filter="visa & co")
+    assert name_of(query) == "Steps 3–9 · no signal · not labelled · visa & co"
+    assert name_of(TrajectoryQuery(filter="tool:search")) == "tool:search"
     assert unpacked(packed(query)) == query
     assert unpacked(packed(query.model_copy(update={"offset": 40, "sort": "reward"}))) == query
     assert unpacked('{"colour": 1}') is None

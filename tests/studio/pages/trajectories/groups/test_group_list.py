@@ -137,7 +137,7 @@ def test_filter_chips_fit_in_every_state(qapp: QApplication, qtbot: QtBot) -> No
         for labelled in (None, True, False):
             panel.set_query(
                 TrajectoryQuery(
-                    search="", signal=False, state=state, split="validation", labelled=labelled
+                    filter="", signal=False, state=state, split="validation", labelled=labelled
                 )
             )
             panel.layout().activate()

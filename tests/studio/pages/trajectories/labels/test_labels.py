@@ -174,7 +174,7 @@ def test_keys_typed_into_a_field_are_not_labels(
             press_key(page, Key.Key_Slash)
             QTest.keyClicks(QApplication.focusWidget(), "vg")
             assert not page._labels.labelling.draft
-            page._panel.search.clear()
+            page._panel.bar.input.clear()
 
     run(job())
 

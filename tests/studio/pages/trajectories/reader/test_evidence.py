@@ -8,13 +8,12 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.judging import Call, Quote, Usage, Verdict
+from engine.protocol.records.judging import Call, Quote, Usage, Verdict, chief_verdict
 from engine.protocol.records.labels import Label, Word
 from engine.protocol.records.runs import Message, Trajectory
 from studio.pages.trajectories.reader.evidence import Evidence, EvidencePanel
 from studio.pages.trajectories.reader.raw_view import SHOWN_MOST, exchange
 from studio.pages.trajectories.reader.reader import Reader
-from studio.pages.trajectories.reader.transcript_rows import chief_verdict
 from studio.pages.trajectories.views import COLUMNS, READER
 from studio.theme.theme import Theme
 from studio.widgets.transcript.items import Message as Row
