@@ -9,7 +9,7 @@ from engine.protocol.config.tracking import TrackerList, TrackerView
 from engine.protocol.events import run as e
 from engine.protocol.problems import Problem
 from engine.protocol.records.environments import ChosenEngine, EngineChoice, EnvironmentTicked
-from engine.protocol.records.runs import Finding
+from engine.protocol.records.runs import Finding, Parent
 from studio.pages.run.trackers import TrackersCard
 from tests.studio.buttons.stage import Row, Scene, Stage
 from tests.studio.fakes.environments import AGENT, HOME, at_home
@@ -17,6 +17,7 @@ from tests.studio.fakes.gpus import GB, card
 
 GIGABYTES = "an environment is installed, which takes minutes and gigabytes"
 PACKAGES = "packages of MCP servers are installed first, from an index"
+BRANCH = "two runs, one of which branched from the other, take a minute to train"
 CARD = "a graphics card with too little memory"
 WRONG = "a training that goes wrong so much that a pause is advised"
 LONG = "a model that takes seconds to answer"
@@ -30,6 +31,19 @@ async def environments(stage: Stage, **values: Any) -> None:
     page = stage.page("settings")
     page.show_section("engines")
     page._engines.look()
+
+
+async def branch(stage: Stage) -> None:
+    """Checkpoints of a run that has branched from another one."""
+    made, other = list(stage.backend.runs.values())[:2]
+    parent = Parent(run_id=other.spec.id, name=other.spec.name, step=1)
+    summary = stage.backend.summaries[made.spec.id]
+    stage.backend.summaries[summary.id] = summary.model_copy(update={"parent": parent})
+    stage.session.refresh()
+    stage.session.select_run(summary.id)
+    page = stage.page("checkpoints")
+    await stage.until(lambda: stage.studio.actions.holds("branched"))
+    page._list.set_branched(True)
 
 
 async def absent(stage: Stage) -> None:
@@ -168,6 +182,7 @@ async def trackers(stage: Stage) -> None:
 
 
 BESIDE = [
+    Scene("branch", branch, [Row("ListCard._compare", "page runs")], fake=BRANCH),
     Scene(
         "absent",
         absent,
