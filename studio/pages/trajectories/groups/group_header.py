@@ -29,7 +29,7 @@ from studio.widgets.transcript.items import plain
 
 LISTS = (TABLE, SCENARIOS)
 """Views that list many groups."""
-TITLE_PX, LEGEND_PX, PLACE_PX = 420, 860, 900
+TITLE_PX, STEP_PX, LEGEND_PX, PLACE_PX = 420, 680, 860, 900
 
 
 class GroupHead(QWidget):
@@ -135,7 +135,8 @@ class GroupHead(QWidget):
         self._start.setVisible(mode == COLUMNS)
 
     def _show_place(self) -> None:
-        """Show group number and trajectory range if there is room."""
+        """Show step, group number and trajectory range if there is room."""
+        self._step.setVisible(self._mode not in LISTS and self.width() >= STEP_PX)
         for part in (self._place, self._shown):
             part.setVisible(self._mode not in LISTS and self.width() >= PLACE_PX)
 
