@@ -13,6 +13,7 @@ from engine.protocol.records.judging import (
     Tried,
 )
 from engine.protocol.records.labels import Agreement, Label, Labelled, LabelPreview
+from engine.protocol.requests.review import ReviewQuery, ReviewQueue
 from engine.protocol.requests.runs import TryJudge
 
 
@@ -32,6 +33,10 @@ class JudgingCalls(Transport):
         largest difference first."""
         params = {"judge": judge, "rubric": rubric}
         return await self._list(f"/runs/{run_id}/disagreements", Disagreement, params=params)
+
+    async def review_queue(self, run_id: str, query: ReviewQuery) -> ReviewQueue:
+        """Groups to label, those first whose label teaches most."""
+        return await self._ask("POST", f"/runs/{run_id}/review_queue", ReviewQueue, body=query)
 
     async def price_trial(self, run_id: str, request: TryJudge) -> TrialPrice:
         """Estimate number and cost of a trial's requests; sends none. Starts the judge process."""

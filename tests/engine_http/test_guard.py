@@ -23,7 +23,7 @@ PATHS = (
     "/runs/x/events", "/runs/x/changes", "/runs/x/ticks",
     "/runs/x/trajectories", "/runs/x/scenarios", "/runs/x/agreement", "/runs/x/calls/y",
     "/runs/x/labels", "/runs/x/judge", "/runs/x/judge/price", "/runs/x/judge/suggest",
-    "/runs/x/disagreements", "/rubric", "/judges", "/runs/x/labels/preview",
+    "/runs/x/disagreements", "/runs/x/review_queue", "/rubric", "/judges", "/runs/x/labels/preview",
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
     "/runs/x/checkpoints/1/export", "/environments", "/environments/x", "/project/packages",

@@ -14,6 +14,7 @@ from engine.protocol.events.run import BatchClosed, ReviewClosed, RunFinished, S
 from engine.protocol.problems import Refused
 from engine.protocol.records.labels import Label, Word
 from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.review import REASONS, ReviewQuery
 from engine.protocol.requests.runs import Command, TrajectoryQuery
 from engine.storage.run_folder.run import is_locked
 from engine.trust.projects import trust_project
@@ -267,3 +268,17 @@ def test_label_export_and_import_commands(
     wrong = run_command("label", "import", run.path, str(file))
     assert (wrong.returncode, f"{file}:1" in wrong.stderr) == (2, True)
     assert "No judge has scored" in run_command("agreement", run.path).stdout
+
+
+def test_review_queue_over_http_and_on_the_command_line(
+    engine: Engine, finished_run: tuple[RunSummary, Path]
+) -> None:
+    run, _ = finished_run
+    queue = engine.call(lambda client: client.review_queue(run.id, ReviewQuery(limit=1)))
+    printed = json.loads(run_command("label", "queue", run.path, "--limit", "1", "--json").stdout)
+    assert printed == queue.model_dump(mode="json")
+    assert len(queue.items) == min(1, queue.total)
+    table = run_command("label", "queue", run.path, "--reason", "advantage").stdout
+    assert ("Advantages reach" if queue.total else "No group is left") in table
+    wrong = run_command("label", "queue", run.path, "--reason", "mood")
+    assert (wrong.returncode, [one for one in REASONS if one not in wrong.stderr]) == (2, [])
