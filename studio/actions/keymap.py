@@ -47,6 +47,8 @@ TRAJECTORIES: tuple[PageKey, ...] = (
     PageKey("label.effect", "Choose the effect of the label", "sliders-horizontal", "M", ("M",)),
     PageKey("label.teach", "Toggle use as an example for the judge", "scale", "L", ("L",)),
     PageKey("label.blind", "Grade the next group blind", "eye-off", "B", ("B",)),
+    PageKey("label.queue", "Open the review queue, then its next group", "list-checks", "Q",
+            ("Q",)),
     PageKey("view.search", "Search", "search", "/", ("/",)),
     PageKey("view.reader", "Toggle the reader", "book-open", "R", ("R",)),
     PageKey("view.table", "Toggle the table", "table", "T", ("T",)),

@@ -78,7 +78,7 @@ def read_review_rows(rows: Rows, split: Split, annotator: str) -> ReviewRows:
         for (step, group, _), values in _parsed(rows(GROUPS, (split, annotator)))
     ]
     trajectories = (
-        TrajectoryRow(*row[:6], parts, problem or "")  # type: ignore[arg-type]
+        TrajectoryRow(*(*row[:6], parts, problem or ""))  # type: ignore[arg-type]
         for row, (parts, problem) in _parsed(rows(TRAJECTORIES, (split,)))
     )
     verdicts: Verdicts = {}

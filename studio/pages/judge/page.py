@@ -18,6 +18,7 @@ from engine.protocol.records.judging import (
     Tried,
 )
 from engine.protocol.records.labels import Agreement, Label
+from engine.protocol.requests.review import ReviewQuery
 from engine.protocol.requests.runs import EditProject, TrajectoryQuery, TryJudge
 from studio.actions.actions import Actions
 from studio.pages.judge.agreement import AgreementCard
@@ -139,6 +140,10 @@ class JudgePage(Page):
         self.agreement.suggestion_wanted.connect(self._suggest)
         self._suggestion.taken.connect(self.editor.show_source)
         self.grading.next_wanted.connect(self.grade_next)
+        self.grading.set_by_queue(self.session.settings.current.grade_by_queue)
+        self.grading.order_chosen.connect(
+            lambda on: self.session.settings.update(grade_by_queue=on)
+        )
         grade = QShortcut(QKeySequence("B"), self)
         grade.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         grade.activated.connect(self.grade_next)
@@ -380,10 +385,14 @@ class JudgePage(Page):
         async def find() -> Place | None:
             client, run_id = self.session.client, self.session.run.run_id
             labels = await client.labels(run_id)
+            queue: list[Place] = []
+            if self.session.settings.current.grade_by_queue:
+                found = await client.review_queue(run_id, ReviewQuery(limit=GRADED_MOST))
+                queue = [(one.split, one.step, one.group) for one in found.items]
             with_signal = TrajectoryQuery(split="train", signal=True, limit=GRADED_MOST)
             for query in (with_signal, TrajectoryQuery(split="train", limit=GRADED_MOST)):
                 groups = (await client.groups(run_id, query)).items
-                if place := next_group(groups, labels, random.Random(len(labels))):
+                if place := next_group(groups, labels, random.Random(len(labels)), queue):
                     return place
             return None
 

@@ -20,6 +20,7 @@ from studio.pages.trajectories.keys import Handlers, PageKeys
 from studio.pages.trajectories.labels.blind_grading import blinded
 from studio.pages.trajectories.labels.label_bar import LabelBar
 from studio.pages.trajectories.labels.label_controller import LabelController
+from studio.pages.trajectories.labels.review_queue import ReviewQueueController
 from studio.pages.trajectories.reader.evidence_sheet import EvidenceController
 from studio.pages.trajectories.reader.reader import Reader
 from studio.pages.trajectories.scenario_table import ScenarioTable
@@ -107,6 +108,10 @@ class TrajectoriesPage(Page):
         self.set_mode(COLUMNS)
         self._fetch(split, step, group)
 
+    def review_next(self) -> None:
+        """Start the review queue, or open its next group."""
+        self._queue.advance()
+
     def set_mode(self, mode: int) -> None:
         """Switch to a view: an index from `views` (COLUMNS, READER, TABLE …). While grading blind,
         only COLUMNS is allowed."""
@@ -138,6 +143,8 @@ class TrajectoriesPage(Page):
         self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         inner = self._inner = vbox(margins=(16, 12, 16, 12), spacing=8)
         self._review = ReviewBar(self.session)
+        self._queue = ReviewQueueController(self.session, self.tasks, self._body)
+        self._head.add_notice(self._queue.bar)
         self._head.add_notice(self._review)
         add(inner, self._head, (self._body, 1))
         right = QWidget()
@@ -187,11 +194,18 @@ class TrajectoriesPage(Page):
         labels = self._labels
         labels.waiting_changed.connect(self._fold)
         labels.group_changed.connect(self._changed_group)
+        labels.labelled.connect(self._queue.committed)
+        self._queue.group_wanted.connect(self.show_group)
+        self._queue.left.connect(self._reveal)
+        self._panel.queue.clicked.connect(self._open_queue_menu)
         self._columns.focus_changed.connect(lambda _: self._read())
 
     def _handlers(self) -> Handlers:
         columns, panel = self._columns, self._panel
-        return self._labels.handlers(self._home) | {
+        labels = self._labels.handlers(self._home)
+        return labels | {
+            "label.apply": lambda: self._queue_on() or labels["label.apply"](),
+            "label.queue": self.review_next,
             "label.discard": self._escape,
             "label.blind": self.grading_wanted.emit,
             "view.search": panel.search.setFocus,
@@ -210,12 +224,28 @@ class TrajectoriesPage(Page):
 
     def _escape(self) -> None:
         """Discard the draft, or close the sheet, or leave the view or blind mode."""
-        if self._blind and not self._labels.labelling.draft and self._siblings:
-            self._open_group(self._siblings.group)
-            return
+        if not self._labels.labelling.draft:
+            left = self._queue.leave()
+            if self._reveal() or left:
+                return
         closed = self._proof.close() or self._labels.labelling.discard()
         if not closed and self._view != COLUMNS:
             self.set_mode(COLUMNS)
+
+    def _reveal(self) -> bool:
+        """End blind mode and show the whole group; returns False if it is not blind."""
+        if self._blind and self._siblings:
+            self._open_group(self._siblings.group)
+            return True
+        return False
+
+    def _queue_on(self) -> bool:
+        """Open the next group of the review queue if the current one was labelled before."""
+        return not self._labels.labelling.draft and self._queue.advance_if_labelled()
+
+    def _open_queue_menu(self) -> None:
+        button = self._panel.queue
+        self._queue.menu(self).popup(button.mapToGlobal(button.rect().bottomLeft()))
 
     def _toggle_mode(self, mode: int) -> None:
         self.set_mode(COLUMNS if self._view == mode else mode)
@@ -269,6 +299,7 @@ class TrajectoriesPage(Page):
         for part in (self._columns, self._reader, self._compare, self._head):
             part.clear()
         self._labels.show_group(None)
+        self._queue.leave()
         self._proof.show_group(None, {})
         if self._view in (READER, COMPARE):
             self.set_mode(COLUMNS)
@@ -339,6 +370,7 @@ class TrajectoriesPage(Page):
         run_id = self.session.run.run_id
         self._place = (split, step, group)
         self._panel.show_place(self._place)
+        self._queue.follow(self._place)
 
         async def ask() -> Siblings:
             return await self.session.client.siblings(run_id, split, step, group)

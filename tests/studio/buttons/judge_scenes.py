@@ -158,6 +158,8 @@ JUDGE = [
             Row("RubricEditor._as_sent", "shown QPlainTextEdit .*You compare attempts"),
             Row("RubricEditor._add", "enabled Button Discard"),
             Row("JudgeChoice._search", "GET /judges"),
+            Row("GradingCard._by_queue", "checked Toggle Review queue order"),
+            Row("GradingCard._by_queue", "unchecked Toggle Review queue order"),
             Row("GradingCard._next", "page trajectories"),
             Row("ToggleField._toggle of JudgeChoice", " /project .*judge.enabled"),
             Row("ToggleField._toggle of JudgeChoice", " /project .*judge.enabled"),

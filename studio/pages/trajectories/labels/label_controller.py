@@ -1,7 +1,8 @@
 """Controller of labels: connects keys, columns, bar and notifications to the draft.
 
 Emits `waiting_changed` when an uncommitted label appears or goes, and
-`group_changed(GroupSummary)` when the engine has stored, undone or redone a label."""
+`group_changed(GroupSummary)` and `labelled(Label)` when the engine has stored, undone or redone a
+label."""
 
 from collections.abc import Callable
 from functools import partial
@@ -35,6 +36,7 @@ class LabelController(QObject):
 
     waiting_changed = Signal()
     group_changed = Signal(object)
+    labelled = Signal(object)
 
     def __init__(
         self, session: Session, tasks: TaskScope, columns: ColumnsView, bar: LabelBar, host: QWidget
@@ -162,6 +164,7 @@ class LabelController(QObject):
         self.toast.say(words, undo="Undo")
         self._given = answer.label if answer.label.blind and not answer.label.undone else None
         self.group_changed.emit(answer.group)
+        self.labelled.emit(answer.label)
 
     def _focused(self, index: int) -> None:
         self._show_pressed()
