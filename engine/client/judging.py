@@ -12,7 +12,7 @@ from engine.protocol.records.judging import (
     TrialPrice,
     Tried,
 )
-from engine.protocol.records.labels import Agreement, Label, Labelled, LabelPreview
+from engine.protocol.records.labels import Agreement, Annotators, Label, Labelled, LabelPreview
 from engine.protocol.requests.review import ReviewQuery, ReviewQueue
 from engine.protocol.requests.runs import TryJudge
 
@@ -27,6 +27,10 @@ class JudgingCalls(Transport):
     async def agreement(self, run_id: str) -> list[Agreement]:
         """Agreement of judges with labels: one row per judge and rubric, newest first."""
         return await self._list(f"/runs/{run_id}/agreement", Agreement)
+
+    async def annotators(self, run_id: str) -> Annotators:
+        """Annotators of a run, and the agreement of each two of them."""
+        return await self._ask("GET", f"/runs/{run_id}/annotators", Annotators)
 
     async def disagreements(self, run_id: str, judge: str, rubric: str) -> list[Disagreement]:
         """Pairs that a judge with this version of its rubric orders differently than the person,

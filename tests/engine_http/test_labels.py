@@ -267,6 +267,11 @@ def test_label_export_and_import_commands(
     file.write_text("{}")
     wrong = run_command("label", "import", run.path, str(file))
     assert (wrong.returncode, f"{file}:1" in wrong.stderr) == (2, True)
+    people = engine.call(lambda client: client.annotators(run.id))
+    printed = json.loads(run_command("label", "annotators", run.path, "--json").stdout)
+    assert printed == people.model_dump(mode="json")
+    assert people.annotators[0].labels > 0
+    assert people.annotators[0].name in run_command("label", "annotators", run.path).stdout
     assert "No judge has scored" in run_command("agreement", run.path).stdout
 
 

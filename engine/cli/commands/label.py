@@ -12,9 +12,10 @@ from typing import Protocol
 
 from engine.cli.engine_connection import engine_of
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import say, say_json, table
+from engine.cli.terminal import figure, say, say_json, table
 from engine.client import EngineClient
 from engine.integrations.importers.jsonl import read_lines
+from engine.judge.calibration.annotators import annotators
 from engine.judge.calibration.review_candidates import review_queue
 from engine.protocol.problems import Refused
 from engine.protocol.records.labels import Label, Labelled, labels_of_lines
@@ -42,6 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     match arguments.action:
         case "export":
             return export(folder, arguments)
+        case "annotators":
+            return list_annotators(folder, arguments)
         case "queue":
             return list_queue(folder, arguments)
     return asyncio.run(change(folder, arguments))
@@ -78,6 +81,36 @@ def list_queue(folder: Path, arguments: argparse.Namespace) -> int:
     ]
     say(table(("step", "group", "scenario", "value", "reason"), rows))
     say(f"{len(rows)} of {queue.total} groups")
+    return 0
+
+
+def list_annotators(folder: Path, arguments: argparse.Namespace) -> int:
+    """Print the annotators of a run, and the agreement of each two of them."""
+    with run_reader(folder) as reader:
+        found = annotators(reader)
+    if arguments.json:
+        say_json(found)
+        return 0
+    if not found.annotators:
+        say("Nobody has labelled this run yet.")
+        return 0
+    people = [
+        (one.name or "unnamed", str(one.labels), str(one.groups), str(one.blind))
+        for one in found.annotators
+    ]
+    say(table(("annotator", "labels", "groups", "blind"), people))
+    if found.pairs:
+        rows = [
+            (
+                f"{pair.one or 'unnamed'}, {pair.other or 'unnamed'}",
+                str(pair.groups),
+                str(pair.pairs),
+                figure(pair.tau.mean if pair.tau else None),
+                figure(pair.accuracy),
+            )
+            for pair in found.pairs
+        ]
+        say(table(("annotators", "groups", "pairs", "τ", "same order"), rows))
     return 0
 
 

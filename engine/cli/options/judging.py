@@ -40,6 +40,7 @@ def _label(parser: argparse.ArgumentParser) -> None:
         ("import", "store the labels of a JSON Lines file; known labels are skipped"),
         ("undo", "undo the newest label"),
         ("redo", "redo the last undone label"),
+        ("annotators", "list who labelled the run, and how far they agree"),
         ("done", "end the review that the run waits for"),
     ):
         one = actions.add_parser(action, help=words)

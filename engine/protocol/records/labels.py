@@ -145,6 +145,38 @@ class Agreement(Value):
     usd: float = 0.0
 
 
+class Annotator(Value):
+    """Person who labelled groups of a run; only labels in force count."""
+
+    name: str
+    labels: int
+    groups: int
+    blind: int
+    """Number of labels given without seeing scores."""
+
+
+class AnnotatorPair(Value):
+    """Agreement of two annotators over the groups that both labelled."""
+
+    one: str
+    other: str
+    groups: int
+    """Number of groups that both labelled."""
+    pairs: int
+    """Number of pairs of trajectories in them that both order."""
+    tau: Interval | None = None
+    """Kendall's τ over those pairs, mean over groups; None without pairs."""
+    accuracy: float | None = None
+    """Share of those pairs that both order equally."""
+
+
+class Annotators(Value):
+    """All annotators of a run, by name, and the agreement of each two of them."""
+
+    annotators: list[Annotator]
+    pairs: list[AnnotatorPair]
+
+
 def labels_of_lines(lines: Iterable[tuple[int, str]], file: str) -> list[Label]:
     """Parse the lines of a JSON Lines file of labels, each with its number from 1; empty ones are
     skipped. Raises ConfigError with the first line that is not a label."""

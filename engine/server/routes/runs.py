@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from engine.evaluation.stored import read_result
+from engine.judge.calibration.annotators import annotators
 from engine.judge.calibration.measurement import Place, agreements, disagreements
 from engine.judge.calibration.rescoring import Rescoring, places_for
 from engine.judge.calibration.review_candidates import review_queue
@@ -73,6 +74,7 @@ class RunRoutes:
             ("GET", "/runs/{run}/groups/{split}/{step:int}/{group:int}", self.siblings),
             ("GET", "/runs/{run}/calls/{key}", self.call),
             ("GET", "/runs/{run}/agreement", self.agreement),
+            ("GET", "/runs/{run}/annotators", self.annotators),
             ("GET", "/runs/{run}/disagreements", self.disagreements),
             ("POST", "/runs/{run}/review_queue", self.review_queue),
             ("POST", "/runs/{run}/judge", self.judge),
@@ -200,6 +202,9 @@ class RunRoutes:
 
     async def agreement(self, request: Request) -> Response:
         return json_list(await self._read(request, agreements))
+
+    async def annotators(self, request: Request) -> Response:
+        return json_of(await self._read(request, annotators))
 
     async def disagreements(self, request: Request) -> Response:
         judge, rubric = (request.query_params.get(name, "") for name in ("judge", "rubric"))

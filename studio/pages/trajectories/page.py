@@ -300,6 +300,7 @@ class TrajectoriesPage(Page):
             part.clear()
         self._labels.show_group(None)
         self._queue.leave()
+        self._panel.hold(False)
         self._proof.show_group(None, {})
         if self._view in (READER, COMPARE):
             self.set_mode(COLUMNS)

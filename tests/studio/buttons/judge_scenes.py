@@ -110,6 +110,13 @@ async def disagreements(stage: Stage) -> None:
         page.agreement.disagreements_wanted.emit()
 
 
+async def annotators(stage: Stage) -> None:
+    page = await agreement_measured(stage)
+    if not page._people.is_open():
+        page.agreement.annotators_wanted.emit()
+        await stage.until(lambda: page._people.is_open())
+
+
 async def comparison(stage: Stage) -> None:
     page = await agreement_measured(stage)
     if not page._comparison.is_open():
@@ -188,6 +195,7 @@ JUDGE = [
         [
             Row("AgreementCard._show", "shown DisagreementSheet"),
             Row("AgreementCard._compare", "shown ComparisonSheet"),
+            Row("AgreementCard._people", "shown AnnotatorSheet"),
             Row("AgreementCard._save", "shown QFileDialog Export labels"),
             Row("AgreementCard._load", "shown QFileDialog Import labels"),
             Row("AgreementCard._suggest", "shown SuggestionSheet"),
@@ -201,6 +209,7 @@ JUDGE = [
             Row("Card: Open the group of DisagreementSheet", "page trajectories"),
         ],
     ),
+    Scene("annotators", annotators, [Row("AnnotatorSheet: Close", "hidden AnnotatorSheet")]),
     Scene("comparison", comparison, [Row("ComparisonSheet: Close", "hidden ComparisonSheet")]),
     Scene(
         "suggestion",

@@ -290,6 +290,7 @@ class LabelSession(QObject):
                 "effect": self.effect,
                 "teaches": self.teaches and self.may_teach(),
                 "blind": self.blind,
+                "who": self._session.annotator,
             }
         )
 
