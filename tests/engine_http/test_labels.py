@@ -134,6 +134,7 @@ def test_invalid_label_is_rejected_with_reason(
         (label((1, 0), Word(kind="order", order=((first,),))), "at least two"),
         (label((1, 0), Word(kind="best")), "needs a trajectory"),
         (label((1, 0), Word(kind="score", trajectory_id=first)), "needs a value"),
+        (label((1, 0), Word(kind="field", trajectory_id=first, name="tone")), "no label field"),
     ]
     for given, words in wrong:
         with pytest.raises(Refused, match=words):

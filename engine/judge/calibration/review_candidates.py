@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from engine.judge.calibration.review_queue import Candidate, Reviewed, rank_groups
 from engine.protocol.records.identical import first_of_identical
 from engine.protocol.records.judging import PART as RULER
-from engine.protocol.records.labels import PART as LABEL
+from engine.protocol.records.labels import is_label_part
 from engine.protocol.records.runs import Split
 from engine.protocol.requests.review import ReviewItem, ReviewQuery, ReviewQueue
 from engine.storage.run_db.reader import RunReader
@@ -78,7 +78,7 @@ def _reviewed(row: TrajectoryRow, weights: Mapping[str, float]) -> Reviewed:
     rules = [
         weights.get(name, 1.0) * value
         for name, value in row.parts.items()
-        if name not in (RULER, LABEL)
+        if name != RULER and not is_label_part(name)
     ]
     return Reviewed(
         idx=row.idx,
