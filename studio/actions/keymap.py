@@ -38,6 +38,7 @@ TRAJECTORIES: tuple[PageKey, ...] = (
     PageKey("label.gold", "Gold: use as a demonstration for warm-up", "star", "G", ("G",)),
     PageKey("label.flag", "Flag for later", "flag", "F", ("F",)),
     PageKey("label.note", "Write a note", "sticky-note", "N", ("N",)),
+    PageKey("label.fields", "Answer the custom label fields", "tag", "A", ("A",)),
     PageKey("label.apply", "Apply the label", "check", "Enter", ("Return", "Enter")),
     PageKey("label.discard", "Discard the label; otherwise return to the columns", "x", "Esc",
             ("Esc",)),

@@ -12,7 +12,7 @@ from studio.runtime.tasks import TaskScope
 from studio.text import formatting
 from studio.theme.item_roles import ICON_ROLE, TONE_ROLE, VALUE_ROLE
 
-KIND_WORDS = {"exclude": "excluded", "order": "ranked", "score": "scored"}
+KIND_WORDS = {"exclude": "excluded", "field": "fields", "order": "ranked", "score": "scored"}
 
 
 def state_words(record: TrajectorySummary) -> str:
