@@ -38,7 +38,7 @@ def _ordered_by(reader: RunReader, place: Place, labels: list[Label]) -> dict[st
     words: dict[str, list[Word]] = {}
     for label in labels:
         words.setdefault(label.who, []).extend(label.words)
-    return {who: merged(preferences(said, names), first) for who, said in words.items()}
+    return {who: merged(preferences(statements, names), first) for who, statements in words.items()}
 
 
 def _annotator(name: str, labels: list[Label]) -> Annotator:

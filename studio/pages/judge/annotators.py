@@ -23,7 +23,7 @@ ALONE = (
     "Agreement needs two annotators. Each sets a name under Settings, Labels, and labels groups of "
     "the others: Trajectories, Review queue, Labelled only by other annotators."
 )
-TABLE_PX = 168
+HEAD_PX, ROW_PX, MOST_ROWS = 30, 36, 6
 
 
 class AnnotatorTableModel(RowsModel[Annotator]):
@@ -65,14 +65,9 @@ class AnnotatorSheet(Sheet):
         self._people, self._pairs = AnnotatorTableModel(self), AnnotatorPairModel(self)
         self._between = Text("Agreement between annotators", "label", 600)
         self._words = Text("", "label", 400, "muted", wrap=True)
+        self._table = _table("Annotators", self._people, (None, 72, 72, 72))
         self._pair_table = _table("Agreement", self._pairs, (None, 64, 56, 56, 92))
-        add(
-            self.body,
-            _table("Annotators", self._people, (None, 72, 72, 72)),
-            self._between,
-            self._pair_table,
-            self._words,
-        )
+        add(self.body, self._table, self._between, self._pair_table, self._words)
         self.body.addStretch(1)
 
     def show_annotators(self, found: Annotators) -> None:
@@ -80,6 +75,8 @@ class AnnotatorSheet(Sheet):
         common = [pair for pair in found.pairs if pair.groups]
         self._people.set_rows(found.annotators)
         self._pairs.set_rows(common)
+        for table, rows in ((self._table, found.annotators), (self._pair_table, common)):
+            table.setFixedHeight(HEAD_PX + ROW_PX * max(1, min(MOST_ROWS, len(rows))))
         for part in (self._between, self._pair_table):
             part.setVisible(bool(common))
         self._words.set_words(RULE if common else ALONE)
@@ -88,9 +85,8 @@ class AnnotatorSheet(Sheet):
 def _table(name: str, model: Any, widths: tuple[int | None, ...]) -> Table:
     table = Table(name)
     table.setModel(model)
-    table.setFixedHeight(TABLE_PX)
     for column, width in enumerate(widths):
-        table.set_column(column, width, "number" if column else "text")
+        table.set_column(column, width, "figure" if column else "text")
     return table
 
 

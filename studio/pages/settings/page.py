@@ -127,7 +127,8 @@ class SettingsPage(Page):
             lambda value: self.session.settings.update(annotator=str(value or "").strip())
         )
         help_text = "Name under which your labels are stored. Empty: your login name."
-        card.body.addWidget(FormRow("annotator", "Annotator", self._annotator, help=help_text))
+        row = FormRow("annotator", "Annotator", self._annotator, help=help_text)
+        add(card.body, row, Text(help_text, "caption", tone="faint", wrap=True))
         return card
 
     def _notification_card(self) -> Card:

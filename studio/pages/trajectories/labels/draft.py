@@ -76,10 +76,10 @@ class Draft:
         rest = {one: note for one, note in self.notes.items() if one != name}
         return replace(self, notes={**rest, name: text.strip()} if text.strip() else rest)
 
-    def answered(self, name: str, asked: str, value: FieldValue | None) -> "Draft":
-        """Return a copy with a value of the custom field `asked` for the trajectory `name` (id);
-        None removes it."""
-        key = (name, asked)
+    def answered(self, name: str, field_name: str, value: FieldValue | None) -> "Draft":
+        """Return a copy with a value of a custom field for the trajectory `name` (id); None removes
+        it."""
+        key = (name, field_name)
         rest = {one: known for one, known in self.fields.items() if one != key}
         return replace(self, fields=rest if value is None else {**rest, key: value})
 
@@ -96,7 +96,8 @@ class Draft:
             kinds.append("score")
         if name in self.notes:
             kinds.append("note")
-        kinds += [f"={asked}: {shown(v)}" for (one, asked), v in self.fields.items() if one == name]
+        values = [(key[1], value) for key, value in self.fields.items() if key[0] == name]
+        kinds += [f"={field_name}: {shown(value)}" for field_name, value in values]
         places = [place for place, layer in enumerate(self.order) if name in layer]
         return [f"#{place + 1}" for place in places] + kinds
 
@@ -129,8 +130,8 @@ class Draft:
         entries += [_word(mark, name) for name, mark in marks]
         entries += [_word("note", name, text=text) for name, text in self.notes.items()]
         entries += [
-            _field_word(one, asked, value)
-            for (name, asked), value in self.fields.items()
+            _field_word(one, field_name, value)
+            for (name, field_name), value in self.fields.items()
             for one in copies.get(name, (name,))
         ]
         return tuple(entries)
@@ -170,10 +171,10 @@ def _word(kind: WordKind, name: str, value: float | None = None, text: str = "")
     return Word(kind=kind, trajectory_id=name, value=value, text=text)
 
 
-def _field_word(name: str, asked: str, value: FieldValue) -> Word:
+def _field_word(name: str, field_name: str, value: FieldValue) -> Word:
     if isinstance(value, float):
-        return Word(kind="field", trajectory_id=name, name=asked, value=value)
-    return Word(kind="field", trajectory_id=name, name=asked, text=value)
+        return Word(kind="field", trajectory_id=name, name=field_name, value=value)
+    return Word(kind="field", trajectory_id=name, name=field_name, text=value)
 
 
 def score_of(typed: str) -> float | None:

@@ -119,10 +119,10 @@ class LabelSession(QObject):
         spec = self._state.spec
         weights = spec.config.reward.weights if spec else {}
         able = [one.id for one in self.attempts if may_be_ranked(one)]
-        for asked in dict.fromkeys(asked for _, asked in self.draft.fields):
-            weighted = asked in weights or field_part(asked) in weights
-            if weighted and any(self.value_of(name, asked) is None for name in able):
-                return f"“{asked}” counts once all {len(able)} trajectories have a value."
+        for field_name in dict.fromkeys(field_name for _, field_name in self.draft.fields):
+            weighted = field_name in weights or field_part(field_name) in weights
+            if weighted and any(self.value_of(name, field_name) is None for name in able):
+                return f"“{field_name}” counts once all {len(able)} trajectories have a value."
         return ""
 
     # Keys
@@ -157,14 +157,14 @@ class LabelSession(QObject):
         spec = self._state.spec
         return spec.config.labels.fields if spec else {}
 
-    def answer(self, name: str, asked: str, value: FieldValue | None) -> None:
-        """Set the custom field `asked` of the trajectory with id `name`; None removes it."""
-        self._take(self.draft.answered(name, asked, value))
+    def answer(self, name: str, field_name: str, value: FieldValue | None) -> None:
+        """Set the custom field `field_name` of the trajectory with id `name`; None removes it."""
+        self._take(self.draft.answered(name, field_name, value))
 
-    def value_of(self, name: str, asked: str) -> FieldValue | None:
+    def value_of(self, name: str, field_name: str) -> FieldValue | None:
         """Return the value of a custom field in the draft, or else the stored one."""
-        stored = next((one.fields.get(asked) for one in self.attempts if one.id == name), None)
-        return self.draft.fields.get((name, asked), stored)
+        stored = next((one.fields.get(field_name) for one in self.attempts if one.id == name), None)
+        return self.draft.fields.get((name, field_name), stored)
 
     def rank(self, names: list[str]) -> None:
         """Rank all trajectories in the draft: ids, best first."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.judging import Verdict
+from engine.protocol.records.labels import PART as LABEL
 from engine.protocol.records.runs import Branch, GroupSummary, Trajectory
 from engine.protocol.records.runs import Message as ChatMessage
 from studio.pages.run.charts.main import part_token
@@ -17,7 +18,7 @@ from studio.widgets.transcript.items import Item, Message, Note, Outcome, Token,
 from studio.widgets.transcript.passage import pattern_of
 
 ICONS = {"search": "search", "find": "search", "read": "file-text", "mail": "mail", "email": "mail"}
-PART_WORDS = {RULER: "judge", "label": "you"}
+PART_WORDS = {RULER: "judge", LABEL: "you"}
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,10 @@ def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
 
 
 def weight_of(name: str, weights: Weights) -> float:
-    """Return the weight of a reward part (default 1; for a person's label, that of the judge)."""
-    return weights.get(name, weights.get(RULER, 1.0) if name == "label" else 1.0)
+    """Return the weight of a reward part (default 1; for a person's label, that of the judge; for a
+    custom label field, that of its name)."""
+    usual = weights.get(RULER, 1.0) if name == LABEL else 1.0
+    return weights.get(name, weights.get(name.removeprefix(f"{LABEL}/"), usual))
 
 
 def completions(trajectory: Trajectory) -> list[list[Token]]:
