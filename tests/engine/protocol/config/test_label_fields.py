@@ -51,6 +51,14 @@ def test_mistakes_are_located_and_explained(text: str, words: str) -> None:
     assert "tone" in problem.message + (problem.where or "") or "line" in (problem.where or "")
 
 
+def test_unknown_key_names_the_nearest() -> None:
+    source = '[labels.fields.tone]\nkind = "choice"\nchoises = ["a", "b"]\n'
+    problem = config_problems(tomllib.loads(source), source)[0]
+    assert problem.message == "There is no `choises` in [labels.fields.tone]."
+    assert problem.hint == "Did you mean `choices`?"
+    assert "line 3" in (problem.where or "")
+
+
 def test_field_names_are_checked() -> None:
     source = '[labels.fields."a/b"]\nkind = "text"\n'
     (problem,) = config_problems(tomllib.loads(source), source)
