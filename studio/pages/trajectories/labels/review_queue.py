@@ -65,6 +65,9 @@ class ReviewQueueController(QObject):
         if not run_id:
             return
         chosen = self.options
+        if chosen.others and not self._session.annotator:
+            self._session.notice.emit("Set your name under Settings, Labels, first.")
+            return
         query = ReviewQuery(
             reasons=(chosen.reason,) if chosen.reason else (),
             annotator=self._session.annotator if chosen.others else "",
