@@ -130,6 +130,7 @@ class Studio:
             project_open=self._choose_folder,
             project_save=lambda: self.pages[window.page].save() if window.page else None,
             project_import=lambda: self.importer.start(),
+            labels_queue=self.pages.open_review_queue,
             labels_export=self.label_files.save,
             labels_import=self.label_files.load,
             project_new=lambda: session.tasks.run("new", self._new_project()),

@@ -12,7 +12,8 @@ from engine.protocol.records.judging import (
     TrialPrice,
     Tried,
 )
-from engine.protocol.records.labels import Agreement, Label, Labelled, LabelPreview
+from engine.protocol.records.labels import Agreement, Annotators, Label, Labelled, LabelPreview
+from engine.protocol.requests.review import ReviewQuery, ReviewQueue
 from engine.protocol.requests.runs import TryJudge
 
 
@@ -27,11 +28,19 @@ class JudgingCalls(Transport):
         """Agreement of judges with labels: one row per judge and rubric, newest first."""
         return await self._list(f"/runs/{run_id}/agreement", Agreement)
 
+    async def annotators(self, run_id: str) -> Annotators:
+        """Annotators of a run, and the agreement of each two of them."""
+        return await self._ask("GET", f"/runs/{run_id}/annotators", Annotators)
+
     async def disagreements(self, run_id: str, judge: str, rubric: str) -> list[Disagreement]:
         """Pairs that a judge with this version of its rubric orders differently than the person,
         largest difference first."""
         params = {"judge": judge, "rubric": rubric}
         return await self._list(f"/runs/{run_id}/disagreements", Disagreement, params=params)
+
+    async def review_queue(self, run_id: str, query: ReviewQuery) -> ReviewQueue:
+        """Groups to label, those first whose label teaches most."""
+        return await self._ask("POST", f"/runs/{run_id}/review_queue", ReviewQueue, body=query)
 
     async def price_trial(self, run_id: str, request: TryJudge) -> TrialPrice:
         """Estimate number and cost of a trial's requests; sends none. Starts the judge process."""

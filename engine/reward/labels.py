@@ -9,19 +9,23 @@ The changed score is the reward part `label`, which replaces the parts that it o
 trajectory gets 0, or the lowest reward of the group if that is negative. An excluded one is
 unscored.
 
+Custom fields with a weight are further parts (`label/NAME`), once all trajectories of the group
+that can be scored have a value.
+
 Every computation starts from the state before any label, so that an undo restores it exactly.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from engine.protocol.config.project import ProjectConfig, RewardConfig
 from engine.protocol.problems import Problem, RolloutError
 from engine.protocol.records.judging import PART as RULER
-from engine.protocol.records.labels import PART, Label, Outcome, Word
+from engine.protocol.records.labels import PART, Label, Outcome, Word, field_part
 from engine.protocol.records.runs import Trajectory, Unlabelled
 from engine.reward.advantage.group import group_summary
 from engine.reward.blend import blend
+from engine.reward.label_fields import field_parts, field_values, field_weights
 from engine.reward.order import (
     UNIT,
     JudgeToPerson,
@@ -59,6 +63,14 @@ def apply_labels(
         else one
         for one in bare
     ]
+    values = field_values(config, words)
+    counted = field_values(config, ruling)
+    scorable = [one.id for one in bare if may_be_scored(one)]
+    parts = field_parts(config, counted, scorable)
+    changed = [
+        _with_fields(config, before, one, parts[one.id]) if one.id in parts else one
+        for before, one in zip(bare, changed, strict=True)
+    ]
     least = min([0.0, *(one.reward for one in changed if one.reward is not None)])
     found = []
     for before, one in zip(bare, changed, strict=True):
@@ -68,13 +80,14 @@ def apply_labels(
         elif "veto" in own:
             update = {"reward": least, "parts": {PART: least}, "problem": None}
             one = one.model_copy(update=update)
+        one = one.model_copy(update={"fields": values.get(one.id, {})})
         found.append(_marked(before, one, words))
     return found
 
 
 def without_labels(one: Trajectory) -> Trajectory:
     """Trajectory in its state before any label."""
-    update: dict[str, object] = {"labels": (), "unlabelled": None}
+    update: dict[str, object] = {"labels": (), "fields": {}, "unlabelled": None}
     if kept := one.unlabelled:
         update |= {"reward": kept.reward, "parts": kept.parts, "problem": kept.problem}
     return one.model_copy(update=update)
@@ -152,6 +165,23 @@ def _rewarded(
     parts = {**kept, name: score}
     try:
         reward = blend(_weighing(config.reward, judged), parts, {**one.parts, **one.metrics})
+    except RolloutError as error:
+        return one.model_copy(update={"parts": parts, "reward": None, "problem": error.problem})
+    return one.model_copy(update={"parts": parts, "reward": reward, "problem": None})
+
+
+def _with_fields(
+    config: ProjectConfig, before: Trajectory, one: Trajectory, values: Mapping[str, float]
+) -> Trajectory:
+    """Trajectory `one` with custom fields as further reward parts. A reward without parts is its
+    own part `reward`."""
+    weights = {field_part(name): weight for name, weight in field_weights(config).items()}
+    known = one.parts or ({} if one.reward is None else {"reward": one.reward})
+    parts = {**known, **values}
+    usual = _weighing(config.reward, config.judge.enabled) if PART in one.parts else config.reward
+    weighing = usual.model_copy(update={"weights": {**usual.weights, **weights}})
+    try:
+        reward = blend(weighing, parts, {**before.parts, **one.metrics})
     except RolloutError as error:
         return one.model_copy(update={"parts": parts, "reward": None, "problem": error.problem})
     return one.model_copy(update={"parts": parts, "reward": reward, "problem": None})

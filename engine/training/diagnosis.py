@@ -185,7 +185,11 @@ def _other(metrics: Metrics, name: str) -> float | None:
     """Value of a reward part, or for `rules` the sum of all rule-based parts; None if absent."""
     if name != "rules":
         return metrics.get(name)
-    parts = [v for k, v in metrics.items() if k.startswith("reward/part/") and k not in NOT_RULES]
+    parts = [
+        v
+        for k, v in metrics.items()
+        if k.startswith("reward/part/") and k not in NOT_RULES and "/label/" not in k
+    ]
     return sum(parts) if parts else None
 
 

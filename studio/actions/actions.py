@@ -103,6 +103,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec(
         "run.track", "Upload the run to its trackers", "upload", "Ctrl+Shift+U", "trackable", "Run"
     ),
+    ActionSpec("labels.queue", "Review queue", "list-checks", "", "readable", "Run"),
     ActionSpec("labels.export", "Export labels…", "download", "", "readable", "Run"),
     ActionSpec("labels.import", "Import labels…", "import", "", "readable", "Run"),
     ActionSpec("run.bring_home", "Move the run to this machine…", "download", "", "remote", "Run"),

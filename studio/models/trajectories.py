@@ -16,7 +16,7 @@ from studio.text.hits import hits, pattern_of_searches
 from studio.theme.item_roles import HITS_ROLE, ICON_ROLE, TONE_ROLE, VALUE_ROLE
 
 PART_WORDS = {RULER: "judge", "label": "you"}
-KIND_WORDS = {"exclude": "excluded", "order": "ranked", "score": "scored"}
+KIND_WORDS = {"exclude": "excluded", "field": "fields", "order": "ranked", "score": "scored"}
 
 
 def plain_line(text: str) -> str:

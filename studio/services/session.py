@@ -32,7 +32,7 @@ from studio.services.followed_runs import Following
 from studio.services.project_opening import read_project
 from studio.services.run_news import RunNews
 from studio.services.servers import Hosts
-from studio.services.settings import SettingsStore
+from studio.services.settings import SettingsStore, login_name
 from studio.store.projects.project import ProjectStore
 from studio.store.runs.runs import RunStore
 
@@ -88,6 +88,12 @@ class Session(QObject):
     def client(self) -> EngineClient:
         """Return the client of the engine. Raises LaunchError while no engine is open."""
         return self.link.client
+
+    @property
+    def annotator(self) -> str:
+        """Return the name under which labels are stored: that of the settings, or the login name;
+        empty if the user has neither."""
+        return self.settings.current.annotator.strip() or login_name()
 
     @property
     def connected(self) -> bool:

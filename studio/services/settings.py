@@ -1,5 +1,6 @@
 """Settings of the studio: one small TOML file in the user's config folder, replaced as a whole."""
 
+import getpass
 import json
 import logging
 import tomllib
@@ -51,8 +52,20 @@ class Settings(BaseModel):
     """Saved queries of the Trajectories page, newest first."""
     trajectory_columns: list[str] = Field(default_factory=list)
     """Titles of the columns of the trajectories table; empty: the first choice."""
+    annotator: str = ""
+    """Name under which labels are stored; the login name when empty."""
+    grade_by_queue: bool = False
+    """Whether blind grading follows the review queue instead of chance."""
     trains_on: dict[str, str] = Field(default_factory=dict)
     """Project path → name of the server on which it trains; absent: this machine."""
+
+
+def login_name() -> str:
+    """Return the login name of the user; empty if the system knows none."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # an account without an entry, as in some containers
+        return ""
 
 
 def settings_path() -> Path:

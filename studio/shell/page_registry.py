@@ -127,6 +127,11 @@ class PageRegistry(Mapping[str, Page]):
                 return SettingsPage(session, actions, workspace)
         raise KeyError(key)
 
+    def open_review_queue(self) -> None:
+        """Show the review queue of the selected run."""
+        self._session.place_wanted.emit("trajectories")
+        self.typed("trajectories", TrajectoriesPage).review_next()
+
     def _show_trajectories(self, query: TrajectoryQuery) -> None:
         self._session.place_wanted.emit("trajectories")
         self.typed("trajectories", TrajectoriesPage).show_query(query)

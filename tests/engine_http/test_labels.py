@@ -14,6 +14,7 @@ from engine.protocol.events.run import BatchClosed, ReviewClosed, RunFinished, S
 from engine.protocol.problems import Refused
 from engine.protocol.records.labels import Label, Word
 from engine.protocol.records.runs import RunSummary
+from engine.protocol.requests.review import REASONS, ReviewQuery
 from engine.protocol.requests.runs import Command, TrajectoryQuery
 from engine.storage.run_folder.run import is_locked
 from engine.trust.projects import trust_project
@@ -48,6 +49,10 @@ def score(trajectory: str, value: float) -> Word:
     return Word(kind="score", trajectory_id=trajectory, value=value)
 
 
+def tone(trajectory: str, value: str) -> Word:
+    return Word(kind="field", trajectory_id=trajectory, name="tone", text=value)
+
+
 def table_rows(run: RunSummary, *tables: str) -> dict[str, list[tuple[Any, ...]]]:
     """Return all rows of these tables from the database file."""
     with sqlite3.connect(f"file:{run.path}/run.db?mode=ro", uri=True) as db:
@@ -64,7 +69,9 @@ def finished_run(
 ) -> tuple[RunSummary, Path]:
     """Run of one step, and a copy of its project before any label."""
     project = make_project(home / "finished", tiny_model)
-    run = shared_engine.train(project, **{"train.steps": 1})
+    fields = {"tone": {"kind": "choice", "choices": ["rude", "kind"]}}
+    values = {"labels.fields": fields, "reward.weights": {"label/tone": 0.5}}
+    run = shared_engine.train(project, **{"train.steps": 1, **values})
     shared_engine.wait(run)
     until(lambda: not is_locked(Path(run.path)))
     return run, shutil.copytree(project, tmp_path_factory.mktemp("kept") / "finished")
@@ -133,10 +140,14 @@ def test_invalid_label_is_rejected_with_reason(
         (label((1, 0), Word(kind="order", order=((first,),))), "at least two"),
         (label((1, 0), Word(kind="best")), "needs a trajectory"),
         (label((1, 0), Word(kind="score", trajectory_id=first)), "needs a value"),
+        (label((1, 0), Word(kind="field", trajectory_id=first, name="mood")), "no label field"),
+        (label((1, 0), tone(first, "loud")), "Choose one of: rude, kind"),
     ]
     for given, words in wrong:
-        with pytest.raises(Refused, match=words):
+        with pytest.raises(Refused) as refused:
             send_label(engine, run, given)
+        problem = refused.value.problem
+        assert words in f"{problem.message} {problem.hint}"
 
 
 def test_label_for_another_run_or_without_run_is_rejected(
@@ -266,4 +277,44 @@ def test_label_export_and_import_commands(
     file.write_text("{}")
     wrong = run_command("label", "import", run.path, str(file))
     assert (wrong.returncode, f"{file}:1" in wrong.stderr) == (2, True)
+    people = engine.call(lambda client: client.annotators(run.id))
+    printed = json.loads(run_command("label", "annotators", run.path, "--json").stdout)
+    assert printed == people.model_dump(mode="json")
+    assert people.annotators[0].labels > 0
+    assert people.annotators[0].name in run_command("label", "annotators", run.path).stdout
     assert "No judge has scored" in run_command("agreement", run.path).stdout
+
+
+def test_field_of_all_trajectories_is_a_reward_part_as_previewed(
+    engine: Engine, finished_run: tuple[RunSummary, Path]
+) -> None:
+    run, _ = finished_run
+    before = engine.call(lambda client: client.siblings(run.id, "train", 1, 1)).trajectories
+    words = [tone(one.id, "kind" if one.index == 0 else "rude") for one in before]
+    given = label((1, 1), *words, who="Ann")
+    preview = engine.call(lambda client: client.preview_label(run.id, given))
+    done = engine.call(lambda client: client.add_label(run.id, given))
+    assert done.group.rewards == [one.new_reward for one in preview.outcomes]
+    first, second, *_ = done.trajectories
+    assert (first.parts["label/tone"], second.parts["label/tone"]) == (1.0, 0.0)
+    assert (first.fields, second.fields) == ({"tone": "kind"}, {"tone": "rude"})
+    assert first.reward == pytest.approx((before[0].reward or 0) + 0.5)
+    exported = run_command("label", "export", run.path).stdout
+    assert json.loads(exported.splitlines()[-1])["words"][0]["name"] == "tone"
+    undone = engine.call(lambda client: client.undo_label(run.id))
+    assert [one.reward for one in undone.trajectories] == [one.reward for one in before]
+    assert undone.trajectories[0].fields == {}
+
+
+def test_review_queue_over_http_and_on_the_command_line(
+    engine: Engine, finished_run: tuple[RunSummary, Path]
+) -> None:
+    run, _ = finished_run
+    queue = engine.call(lambda client: client.review_queue(run.id, ReviewQuery(limit=1)))
+    printed = json.loads(run_command("label", "queue", run.path, "--limit", "1", "--json").stdout)
+    assert printed == queue.model_dump(mode="json")
+    assert len(queue.items) == min(1, queue.total)
+    table = run_command("label", "queue", run.path, "--reason", "advantage").stdout
+    assert ("Advantages reach" if queue.total else "No group is left") in table
+    wrong = run_command("label", "queue", run.path, "--reason", "mood")
+    assert (wrong.returncode, [one for one in REASONS if one not in wrong.stderr]) == (2, [])

@@ -1,4 +1,4 @@
-"""`label`: export, import, undo or redo a person's labels of a run, as JSON Lines.
+"""`label`: list groups to label; export, import, undo or redo a person's labels of a run.
 
 If an engine has the run open, the command uses that engine, else the run folder.
 """
@@ -12,11 +12,14 @@ from typing import Protocol
 
 from engine.cli.engine_connection import engine_of
 from engine.cli.run_lookup import find_run_folder
-from engine.cli.terminal import say, say_json
+from engine.cli.terminal import figure, say, say_json, table
 from engine.client import EngineClient
 from engine.integrations.importers.jsonl import read_lines
+from engine.judge.calibration.annotators import annotators
+from engine.judge.calibration.review_candidates import review_queue
 from engine.protocol.problems import Refused
 from engine.protocol.records.labels import Label, Labelled, labels_of_lines
+from engine.protocol.requests.review import ReviewQuery
 from engine.protocol.requests.runs import Command
 from engine.storage.run_folder.run import opened_run, read_spec, run_reader
 from engine.training.labels.service import LabelService
@@ -37,8 +40,13 @@ class LabelTarget(Protocol):
 def run(arguments: argparse.Namespace) -> int:
     folder = find_run_folder(arguments.run)
     read_spec(folder)
-    if arguments.action == "export":
-        return export(folder, arguments)
+    match arguments.action:
+        case "export":
+            return export(folder, arguments)
+        case "annotators":
+            return list_annotators(folder, arguments)
+        case "queue":
+            return list_queue(folder, arguments)
     return asyncio.run(change(folder, arguments))
 
 
@@ -48,6 +56,61 @@ def export(folder: Path, arguments: argparse.Namespace) -> int:
         for label in reader.labels():
             if label.holds() or arguments.all:
                 say_json(label)
+    return 0
+
+
+def list_queue(folder: Path, arguments: argparse.Namespace) -> int:
+    """Print the unlabelled groups of a run, most instructive first, with the reason for each."""
+    query = ReviewQuery(
+        reasons=tuple(arguments.reason),
+        split=arguments.split,
+        annotator=arguments.annotator,
+        limit=arguments.limit,
+    )
+    with run_reader(folder) as reader:
+        queue = review_queue(reader, query, read_spec(folder).config.reward.weights)
+    if arguments.json:
+        say_json(queue)
+        return 0
+    if not queue.items:
+        say("No group is left whose label would teach something.")
+        return 0
+    rows = [
+        (str(one.step), str(one.group + 1), one.title[:40], f"{one.value:.2f}", one.words)
+        for one in queue.items
+    ]
+    say(table(("step", "group", "scenario", "value", "reason"), rows))
+    say(f"{len(rows)} of {queue.total} groups")
+    return 0
+
+
+def list_annotators(folder: Path, arguments: argparse.Namespace) -> int:
+    """Print the annotators of a run, and the agreement of each two of them."""
+    with run_reader(folder) as reader:
+        found = annotators(reader)
+    if arguments.json:
+        say_json(found)
+        return 0
+    if not found.annotators:
+        say("Nobody has labelled this run yet.")
+        return 0
+    people = [
+        (one.name or "unnamed", str(one.labels), str(one.groups), str(one.blind))
+        for one in found.annotators
+    ]
+    say(table(("annotator", "labels", "groups", "blind"), people))
+    if found.pairs:
+        rows = [
+            (
+                f"{pair.one or 'unnamed'}, {pair.other or 'unnamed'}",
+                str(pair.groups),
+                str(pair.pairs),
+                figure(pair.tau.mean if pair.tau else None),
+                figure(pair.accuracy),
+            )
+            for pair in found.pairs
+        ]
+        say(table(("annotators", "groups", "pairs", "τ", "same order"), rows))
     return 0
 
 

@@ -4,6 +4,11 @@ import argparse
 
 from engine.cli.options.general import Parser, as_json, money, positive, trust, workspace
 
+REASONS = (
+    "unscored", "judge_passes", "judge_models", "judge_and_rules", "spread", "near_tie", "advantage"
+)  # fmt: skip
+"""Names of `engine.protocol.requests.review.REASONS`, which would load pydantic here."""
+
 
 def _judge(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("target", help="run (name, id or folder), or a JSONL file of chat messages")
@@ -35,6 +40,7 @@ def _label(parser: argparse.ArgumentParser) -> None:
         ("import", "store the labels of a JSON Lines file; known labels are skipped"),
         ("undo", "undo the newest label"),
         ("redo", "redo the last undone label"),
+        ("annotators", "list who labelled the run, and how far they agree"),
         ("done", "end the review that the run waits for"),
     ):
         one = actions.add_parser(action, help=words)
@@ -45,6 +51,24 @@ def _label(parser: argparse.ArgumentParser) -> None:
             one.add_argument("--all", action="store_true", help="include labels that were undone")
         workspace(one)
         as_json(one)
+    queue = actions.add_parser("queue", help="list the groups whose label teaches most")
+    queue.add_argument("run", help="name, id or folder of a run")
+    queue.add_argument("--limit", type=positive, default=20, help="number of groups (default 20)")
+    queue.add_argument(
+        "--reason",
+        action="append",
+        default=[],
+        choices=REASONS,
+        help="count only this reason; repeatable (default: all)",
+    )
+    queue.add_argument("--split", choices=["train", "validation"], default="train")
+    queue.add_argument(
+        "--annotator",
+        default="",
+        metavar="NAME",
+        help="groups that only others have labelled, to measure agreement among annotators",
+    )
+    as_json(queue)
 
 
 def _agreement(parser: argparse.ArgumentParser) -> None:
@@ -55,7 +79,7 @@ def _agreement(parser: argparse.ArgumentParser) -> None:
 TITLE = "Judging and labels"
 COMMANDS = {
     "judge": ("score trajectories of a run or a JSONL file by a rubric", _judge),
-    "label": ("export, import, undo or redo labels of a run; end a review", _label),
+    "label": ("list groups to label; export, import, undo or redo labels; end a review", _label),
     "agreement": ("agreement of the judges with your labels, and with themselves", _agreement),
 }
 """Commands of this group: name → (help, function that adds its options)."""

@@ -51,7 +51,7 @@ def examples_of_label(label: Label, siblings: Sequence[Trajectory]) -> list[Judg
         f"Better:\n{_lines(by_id[best], common, None, ATTEMPT_CHARS)}",
         f"Worse:\n{_lines(by_id[worst], common, None, ATTEMPT_CHARS)}",
     ]
-    notes = [label.why, *(word.text for word in label.words)]
+    notes = [label.why, *(word.text for word in label.words if word.kind == "note")]
     why = " ".join(note for note in notes if note)
     return [JudgeExample(label.id, task, "\n\n".join([*parts, *([f"Why: {why}"] if why else [])]))]
 

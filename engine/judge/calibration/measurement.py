@@ -32,7 +32,7 @@ class LabelledGroup(NamedTuple):
     names: list[str]
     pairs: Pairs
     looks: list[Pairs]
-    """Preferences of each blind label, oldest first."""
+    """Preferences of each blind label by the person who gave several, oldest first."""
 
 
 def agreements(reader: RunReader) -> list[Agreement]:
@@ -60,11 +60,19 @@ def labelled_groups(reader: RunReader) -> list[LabelledGroup]:
         words = [word for label in labels for word in label.words]
         pairs = merged(preferences(words, names), first)
         if pairs:
-            looks = [
-                merged(preferences(label.words, names), first) for label in labels if label.blind
-            ]
+            looks = [merged(preferences(one.words, names), first) for one in repeated(labels)]
             found.append(LabelledGroup(names, pairs, looks))
     return found
+
+
+def repeated(labels: Sequence[Label]) -> list[Label]:
+    """Return the blind labels of the first person who gave several of a group; empty if nobody did.
+    Labels of two people measure their agreement, not one's consistency."""
+    blind: dict[str, list[Label]] = {}
+    for label in labels:
+        if label.blind:
+            blind.setdefault(label.who, []).append(label)
+    return next((own for own in blind.values() if len(own) > 1), [])
 
 
 def merged(pairs: Pairs, first: Mapping[str, str]) -> Pairs:

@@ -11,6 +11,7 @@ from engine.protocol.addresses import check_model
 from engine.protocol.base import Section
 from engine.protocol.config.alerts import AlertsConfig
 from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.config.labels import LabelsConfig
 from engine.protocol.config.sweep import SweepConfig
 from engine.protocol.config.tracking import TrackConfig
 
@@ -353,6 +354,7 @@ class ProjectConfig(Section):
     scenarios: ScenariosConfig = ScenariosConfig()
     reward: RewardConfig = RewardConfig()
     judge: JudgeConfig = JudgeConfig()
+    labels: LabelsConfig = LabelsConfig()
     train: TrainConfig = TrainConfig()
     alerts: AlertsConfig = AlertsConfig()
     sft: SftConfig = SftConfig()

@@ -4,7 +4,7 @@ import copy
 import difflib
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any
+from typing import Any, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -144,13 +144,16 @@ def _model_at(path: Iterable[str]) -> type[BaseModel] | None:
     path = list(path)
     if path[:2] == ["sweep", "parameters"]:
         return Range if len(path) == 3 else None
-    for part in path:
+    parts = iter(path)
+    for part in parts:
         field = model.model_fields.get(part)
         options = [field.annotation, *getattr(field.annotation, "__args__", ())] if field else []
         models = [o for o in options if isinstance(o, type) and issubclass(o, BaseModel)]
         if not models:
             return None
         model = models[0]
+        if field and get_origin(field.annotation) is dict:
+            next(parts, None)  # the name of an entry, such as a label field
     return model
 
 

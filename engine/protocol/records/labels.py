@@ -4,9 +4,9 @@ Labels are immutable: a correction is another label, and an undone label stays o
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from engine.protocol.base import Value
 from engine.protocol.problems import ConfigError
@@ -18,11 +18,23 @@ PART = "label"
 MOST_STALE = 4
 """Maximum age in steps of a relabelled group that is trained on again."""
 
-WordKind = Literal["score", "order", "best", "worst", "veto", "exclude", "gold", "flag", "note"]
+WordKind = Literal[
+    "score", "order", "best", "worst", "veto", "exclude", "gold", "flag", "note", "field"
+]
 OF_GROUP: frozenset[str] = frozenset({"order", "best", "worst"})
 """Kinds that compare the trajectories of a group; the others concern one trajectory."""
 SCORING: frozenset[str] = OF_GROUP | {"score"}
 """Kinds that determine a reward."""
+
+
+def field_part(name: str) -> str:
+    """Name of the metric, and of the reward part, of a custom field."""
+    return f"{PART}/{name}"
+
+
+def is_label_part(name: str) -> bool:
+    """Return whether a reward part is set by labels."""
+    return name == PART or name.startswith(f"{PART}/")
 
 
 Enters = Literal["this step", "the next step", "no step"]
@@ -34,12 +46,20 @@ class Word(Value):
     kind: WordKind
     trajectory_id: str | None = None
     """Id of the trajectory; None for an order, and for a note on the whole group."""
-    value: Annotated[float, Field(ge=0, le=1)] | None = None
-    """Value of a score, in [0, 1]."""
+    value: float | None = None
+    """Value of a score, in [0, 1], or of a number field."""
     order: tuple[tuple[str, ...], ...] = ()
     """Ranking of the trajectories, best first; those in one tuple are tied."""
     text: str = ""
-    """Text of a note."""
+    """Text of a note or text field, or the chosen value of a choice field."""
+    name: str = ""
+    """Name of a custom field."""
+
+    @model_validator(mode="after")
+    def _check_score(self) -> "Word":
+        if self.kind != "field" and self.value is not None and not 0 <= self.value <= 1:
+            raise ValueError(f"has the score {self.value:g}: scores are between 0 and 1")
+        return self
 
 
 class Label(Value):
@@ -143,6 +163,38 @@ class Agreement(Value):
     unscored: int = 0
     """Number of verdicts without a score."""
     usd: float = 0.0
+
+
+class Annotator(Value):
+    """Person who labelled groups of a run; only labels in force count."""
+
+    name: str
+    labels: int
+    groups: int
+    blind: int
+    """Number of labels given without seeing scores."""
+
+
+class AnnotatorPair(Value):
+    """Agreement of two annotators over the groups that both labelled."""
+
+    one: str
+    other: str
+    groups: int
+    """Number of groups that both labelled."""
+    pairs: int
+    """Number of pairs of trajectories in them that both order."""
+    tau: Interval | None = None
+    """Kendall's τ over those pairs, mean over groups; None without pairs."""
+    accuracy: float | None = None
+    """Share of those pairs that both order equally."""
+
+
+class Annotators(Value):
+    """All annotators of a run, by name, and the agreement of each two of them."""
+
+    annotators: list[Annotator]
+    pairs: list[AnnotatorPair]
 
 
 def labels_of_lines(lines: Iterable[tuple[int, str]], file: str) -> list[Label]:

@@ -26,6 +26,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         ("reward/std", "", "Standard deviation of the rewards of all trajectories."),
         ("reward/max", "", "Highest reward of the step."),
         ("reward/part/*", "", "Mean of one named part of the reward."),
+        ("label/*", "", "Custom label field: mean of a number, or share of a choice (last name)."),
         ("agent/*", "", "Mean of a metric that the agent returned, under its own name."),
         ("script/*", "", "Metric logged by an ART script, under its own name."),
         (
@@ -244,4 +245,8 @@ _BY_KEY = {metric.key: metric for metric in METRICS}
 
 def metric(key: str) -> Metric | None:
     """Documentation of a metric by its key in `step.finished`; None for an unknown key."""
-    return _BY_KEY.get(key) or _BY_KEY.get(f"{key.rpartition('/')[0]}/*")
+    if known := _BY_KEY.get(key):
+        return known
+    parts = key.split("/")
+    prefixes = ("/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1))
+    return next((row for one in prefixes if (row := _BY_KEY.get(f"{one}/*"))), None)

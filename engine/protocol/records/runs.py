@@ -143,6 +143,8 @@ class TrajectorySummary(Value):
     """Whether the trajectory seems to address its grader and should be reviewed."""
     labels: tuple[str, ...] = ()
     """Kinds of the labels in force: `best`, `veto`, `note` …"""
+    fields: dict[str, float | str] = Field(default_factory=dict)
+    """Values of custom label fields in force (numbers and choices), by name."""
     unlabelled: Unlabelled | None = None
     """Values before any label; set if a label has changed reward, parts or problem."""
     contestant: str = ""

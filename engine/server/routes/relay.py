@@ -22,6 +22,7 @@ STAYING = {
     "/runs/{run}/trajectories",
     "/runs/{run}/groups",
     "/runs/{run}/scenarios",
+    "/runs/{run}/review_queue",
     "/runs/{run}/checkpoints/{step:int}/fetch",
     "/runs/{run}/bring_home",
     "/runs/{run}/send",

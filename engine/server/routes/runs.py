@@ -13,14 +13,17 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from engine.evaluation.stored import read_result
+from engine.judge.calibration.annotators import annotators
 from engine.judge.calibration.measurement import Place, agreements, disagreements
 from engine.judge.calibration.rescoring import Rescoring, places_for
+from engine.judge.calibration.review_candidates import review_queue
 from engine.protocol.problems import AtelierError, StoreError, in_one_line
 from engine.protocol.records.curves import CurveQuery
 from engine.protocol.records.demonstrations import SelectDemonstrations
 from engine.protocol.records.labels import Label
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.exports import ExportCheckpoint
+from engine.protocol.requests.review import ReviewQuery
 from engine.protocol.requests.runs import (
     Command,
     ExportTrajectories,
@@ -77,7 +80,9 @@ class RunRoutes:
             ("GET", "/runs/{run}/groups/{split}/{step:int}/{group:int}", self.siblings),
             ("GET", "/runs/{run}/calls/{key}", self.call),
             ("GET", "/runs/{run}/agreement", self.agreement),
+            ("GET", "/runs/{run}/annotators", self.annotators),
             ("GET", "/runs/{run}/disagreements", self.disagreements),
+            ("POST", "/runs/{run}/review_queue", self.review_queue),
             ("POST", "/runs/{run}/judge", self.judge),
             ("POST", "/runs/{run}/judge/price", self.price),
             ("POST", "/runs/{run}/judge/suggest", self.suggest),
@@ -227,10 +232,21 @@ class RunRoutes:
     async def agreement(self, request: Request) -> Response:
         return json_list(await self._read(request, agreements))
 
+    async def annotators(self, request: Request) -> Response:
+        return json_of(await self._read(request, annotators))
+
     async def disagreements(self, request: Request) -> Response:
         judge, rubric = (request.query_params.get(name, "") for name in ("judge", "rubric"))
         found = await self._read(request, lambda reader: disagreements(reader, judge, rubric))
         return json_list(found)
+
+    async def review_queue(self, request: Request) -> Response:
+        query = await body_of(request, ReviewQuery)
+        folder = self.library.folder(request.path_params["run"])
+        spec = await asyncio.to_thread(read_spec, folder)
+        weights = spec.config.reward.weights
+        found = await self._read(request, lambda reader: review_queue(reader, query, weights))
+        return json_of(found)
 
     async def price(self, request: Request) -> Response:
         body = await body_of(request, TryJudge)

@@ -32,6 +32,7 @@ from engine.protocol.requests.runs import (
 from engine.storage.run_db.curves import read_curves
 from engine.storage.run_db.filters import UNSCORED, filter_sql
 from engine.storage.run_db.packed import parse_record, unpack_record, unpacked_text
+from engine.storage.run_db.review import ReviewRows, read_review_rows
 from engine.storage.run_db.schema import damaged, open_reader
 
 ATTEMPT_KEY = "attempt:"
@@ -197,6 +198,11 @@ class RunReader:
     def curves(self, query: CurveQuery) -> CurvePage:
         """Reward statistics per scenario over time, one page."""
         return read_curves(self._rows, query)
+
+    def review_rows(self, split: Split, annotator: str) -> ReviewRows:
+        """Figures of a split's groups that nobody has labelled or, with `annotator`, that only
+        others have."""
+        return read_review_rows(self._rows, split, annotator)
 
     def group(self, split: Split, step: int, group: int) -> GroupSummary | None:
         sql = "SELECT summary FROM groups WHERE split = ? AND step = ? AND grp = ?"

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Sequence
 
+from engine.protocol.config.labels import LabelsConfig
 from engine.protocol.events.run import BatchClosed
 from engine.protocol.problems import Refused
 from engine.protocol.records.judging import PART as RULER
@@ -176,6 +177,8 @@ class LabelService:
         siblings = {one.id: one for one in self._siblings(label)}
         for word in label.words:
             _check_word(word, siblings)
+            if word.kind == "field":
+                _check_field(word, self._run.config.labels)
         if label.effect == "again":
             self._check_again(label)
 
@@ -211,6 +214,26 @@ def _check_word(word: Word, siblings: dict[str, Trajectory]) -> None:
             "label.failed_attempt",
             f"Trajectory {siblings[failed[0]].index + 1} failed, so it cannot be scored.",
             "Leave this trajectory out of the ranking; training does not use it.",
+        )
+
+
+def _check_field(word: Word, labels: LabelsConfig) -> None:
+    """Raise Refused for an unknown field or an invalid value."""
+    field = labels.fields.get(word.name)
+    if field is None:
+        known = ", ".join(labels.fields) or "none"
+        raise Refused.of(
+            "label.no_field",
+            f"This run has no label field {word.name[:40]!r}; its fields: {known}.",
+            "Add it under [labels.fields] in project.toml: runs that start afterwards have it.",
+        )
+    value = word.value if word.value is not None else word.text
+    if problem := field.problem_of(value):
+        raise Refused.of(
+            "label.bad_field",
+            f"{word.name} cannot be {str(value)[:60]!r}.",
+            problem,
+            where=word.name,
         )
 
 

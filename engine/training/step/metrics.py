@@ -10,7 +10,7 @@ from statistics import fmean
 from engine.judge.calibration.agreement import kendall_tau
 from engine.protocol.config.algorithm import Advantage
 from engine.protocol.records.judging import PART as RULER
-from engine.protocol.records.labels import PART as LABEL
+from engine.protocol.records.labels import field_part, is_label_part
 from engine.protocol.records.runs import Phase, Trajectory
 from engine.reward.advantage.group import has_signal, mean_and_std
 from engine.reward.reward_hacking import NAMES
@@ -82,6 +82,7 @@ def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]
         if known:
             metrics[f"watch/{name}"] = fmean(known)
     metrics |= agent_metrics(everyone)
+    metrics |= field_metrics(everyone)
     if (tau := judge_and_rules(groups)) is not None:
         metrics["judge/rules"] = tau
     return metrics
@@ -96,6 +97,21 @@ def agent_metrics(everyone: list[Trajectory]) -> dict[str, float]:
         f"agent/{name}": fmean(t.metrics[name] for t in everyone if name in t.metrics)
         for name in sorted(common)
     }
+
+
+def field_metrics(everyone: list[Trajectory]) -> dict[str, float]:
+    """Custom label fields over the trajectories that have a value: mean of a number as
+    `label/NAME`, share of each given choice as `label/NAME/CHOICE`; at most `MOST_AGENT_METRICS`
+    fields."""
+    found: dict[str, float] = {}
+    for name in sorted({name for t in everyone for name in t.fields})[:MOST_AGENT_METRICS]:
+        values = [t.fields[name] for t in everyone if name in t.fields]
+        key = field_part(name)
+        if numbers := [value for value in values if isinstance(value, float)]:
+            found[key] = fmean(numbers)
+        for choice in sorted({value for value in values if isinstance(value, str)}):
+            found[f"{key}/{choice.replace(' ', '_')}"] = values.count(choice) / len(values)
+    return found
 
 
 def lengths(everyone: list[Trajectory]) -> dict[str, float]:
@@ -128,5 +144,7 @@ def judge_and_rules(groups: list[list[Trajectory]]) -> float | None:
 
 def _rules(one: Trajectory) -> float | None:
     """Sum of the rule-based parts of a judged trajectory; None if it has none or is not judged."""
-    rules = [value for name, value in one.parts.items() if name not in (RULER, LABEL)]
+    rules = [
+        value for name, value in one.parts.items() if name != RULER and not is_label_part(name)
+    ]
     return sum(rules) if rules and RULER in one.parts else None

@@ -28,6 +28,7 @@ class AgreementCard(Card):
     disagreements_wanted = Signal()
     suggestion_wanted = Signal()
     comparison_wanted = Signal()
+    annotators_wanted = Signal()
     export_wanted = Signal()
     import_wanted = Signal()
 
@@ -41,6 +42,7 @@ class AgreementCard(Card):
         self._show = Button("Show disagreements", "outlined", height=28)
         self._suggest = Button("Suggest rubric changes", "outlined", icon="sparkles", height=28)
         self._compare = Button("Compare judges", "quiet", height=28)
+        self._people = IconButton("user-round", "Annotators, and how far they agree")
         self._save = IconButton("download", "Export labels…")
         self._load = IconButton("import", "Import labels…")
         self._facts = FactRow()
@@ -48,6 +50,7 @@ class AgreementCard(Card):
         self._show.clicked.connect(self.disagreements_wanted)
         self._suggest.clicked.connect(self.suggestion_wanted)
         self._compare.clicked.connect(self.comparison_wanted)
+        self._people.clicked.connect(self.annotators_wanted)
         self._save.clicked.connect(self.export_wanted)
         self._load.clicked.connect(self.import_wanted)
 
@@ -61,11 +64,12 @@ class AgreementCard(Card):
         buttons = hbox(self._show, self._suggest, STRETCH, spacing=8)
         add(self.body, both, buttons, self._facts)
         assert self.header is not None
-        for part in (self._compare, self._save, self._load):
+        for part in (self._compare, self._people, self._save, self._load):
             self.header.add_right(part)
 
     def set_readable(self, readable: bool) -> None:
-        """Enable export and import of labels: there is a run that can be read."""
+        """Enable annotators, export and import of labels: there is a run that can be read."""
+        self._people.setEnabled(readable)
         self._save.setEnabled(readable)
         self._load.setEnabled(readable)
 

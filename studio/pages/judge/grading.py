@@ -6,17 +6,21 @@ from PySide6.QtWidgets import QWidget
 from engine.protocol.records.labels import Agreement
 from studio.store.projects.grading import WANTED, half_width
 from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.card import Card
 from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.toggle import Toggle
 from studio.widgets.layouts import hbox, vbox
 from studio.widgets.tables.meter import Meter
 from studio.widgets.text.text import Text
 
 
 class GradingCard(Card):
-    """Card with the progress of blind grading; emits `next_wanted`."""
+    """Card with the progress of blind grading; emits `next_wanted`, and `order_chosen(bool)` when
+    the user chooses the order of the review queue, or chance."""
 
     next_wanted = Signal()
+    order_chosen = Signal(bool)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Blind grading", parent=parent)
@@ -24,10 +28,24 @@ class GradingCard(Card):
         self._meter = Meter("Groups graded")
         self._meter.set_share(0.0, "human")
         self._next = Button("Grade the next group", "outlined", key="B", height=32)
+        self._by_queue = Toggle("Review queue order")
+        set_tip(
+            self._by_queue,
+            "Grade the groups first on which judge and rules are uncertain or disagree. The "
+            "agreement is then measured on hard groups, and comes out lower than on random ones.",
+        )
         left = vbox(self._words, self._meter, spacing=8)
-        line = hbox((left, 1), self._next, spacing=16)
+        right = vbox(self._next, self._by_queue, spacing=6)
+        line = hbox((left, 1), right, spacing=16)
         self.body.addLayout(line)
         self._next.clicked.connect(self.next_wanted)
+        self._by_queue.toggled.connect(self.order_chosen)
+
+    def set_by_queue(self, on: bool) -> None:
+        """Set the switch for the order of the review queue, without emitting."""
+        self._by_queue.blockSignals(True)
+        self._by_queue.setChecked(on)
+        self._by_queue.blockSignals(False)
 
     def show_progress(self, graded: int, row: Agreement | None, possible: bool) -> None:
         """Show the number of groups graded blind, and how more would narrow the interval of the

@@ -17,10 +17,12 @@ from engine.protocol.records.judging import (
     TrialPrice,
     Tried,
 )
-from engine.protocol.records.labels import Agreement, Label
+from engine.protocol.records.labels import Agreement, Annotators, Label
+from engine.protocol.requests.review import ReviewQuery
 from engine.protocol.requests.runs import EditProject, TrajectoryQuery, TryJudge
 from studio.actions.actions import Actions
 from studio.pages.judge.agreement import AgreementCard
+from studio.pages.judge.annotators import AnnotatorSheet
 from studio.pages.judge.grading import GradingCard
 from studio.pages.judge.judge_settings import JudgeChoice
 from studio.pages.judge.rescoring import TrialCard
@@ -69,6 +71,7 @@ class JudgePage(Page):
         self.trial, self.agreement, self.grading = TrialCard(), AgreementCard(), GradingCard()
         self._saving = RubricSaving(session, self.tasks, self.editor)
         self._sheet = DisagreementSheet(self)
+        self._people = AnnotatorSheet(self)
         self._comparison, self._suggestion = ComparisonSheet(self), SuggestionSheet(self)
         self._soon = QTimer(self)
         self._soon.setSingleShot(True)
@@ -134,11 +137,16 @@ class JudgePage(Page):
         self._sheet.group_wanted.connect(self.group_wanted)
         self.agreement.disagreements_wanted.connect(self._sheet.open)
         self.agreement.comparison_wanted.connect(self._comparison.open)
+        self.agreement.annotators_wanted.connect(self._show_people)
         self.agreement.export_wanted.connect(lambda: self._actions.trigger("labels.export"))
         self.agreement.import_wanted.connect(lambda: self._actions.trigger("labels.import"))
         self.agreement.suggestion_wanted.connect(self._suggest)
         self._suggestion.taken.connect(self.editor.show_source)
         self.grading.next_wanted.connect(self.grade_next)
+        self.grading.set_by_queue(self.session.settings.current.grade_by_queue)
+        self.grading.order_chosen.connect(
+            lambda on: self.session.settings.update(grade_by_queue=on)
+        )
         grade = QShortcut(QKeySequence("B"), self)
         grade.setContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
         grade.activated.connect(self.grade_next)
@@ -275,6 +283,20 @@ class JudgePage(Page):
 
     # User actions
 
+    def _show_people(self) -> None:
+        run_id = self._run
+
+        async def ask() -> Annotators:
+            return await self.session.client.annotators(run_id)
+
+        def show(found: Annotators) -> None:
+            if run_id == self._run:
+                self._people.show_annotators(found)
+                self._people.open()
+
+        if run_id:
+            self.tasks.run("annotators", ask(), show)
+
     def _saved(self, path: str, view: RubricView) -> None:
         self._show_rubric(path, view)
         number = view.versions[-1].number
@@ -380,10 +402,14 @@ class JudgePage(Page):
         async def find() -> Place | None:
             client, run_id = self.session.client, self.session.run.run_id
             labels = await client.labels(run_id)
+            queue: list[Place] = []
+            if self.session.settings.current.grade_by_queue:
+                found = await client.review_queue(run_id, ReviewQuery(limit=GRADED_MOST))
+                queue = [(one.split, one.step, one.group) for one in found.items]
             with_signal = TrajectoryQuery(split="train", signal=True, limit=GRADED_MOST)
             for query in (with_signal, TrajectoryQuery(split="train", limit=GRADED_MOST)):
                 groups = (await client.groups(run_id, query)).items
-                if place := next_group(groups, labels, random.Random(len(labels))):
+                if place := next_group(groups, labels, random.Random(len(labels)), queue):
                     return place
             return None
 

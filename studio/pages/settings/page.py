@@ -17,6 +17,7 @@ from studio.pages.settings.engines import EnginesCards
 from studio.pages.settings.section_list import Section, SectionList
 from studio.pages.settings.shortcuts import ShortcutList
 from studio.services.session import Session
+from studio.services.settings import login_name
 from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.check_line import CheckLine
@@ -36,6 +37,7 @@ SECTIONS = (
     Section("servers", "Remote servers", "server"),
     Section("machine", "This machine", "search-check"),
     Section("keys", "API keys", "key-round"),
+    Section("labels", "Labels", "user-round-check"),
     Section("appearance", "Appearance", "sun"),
     Section("notifications", "Notifications", "bell"),
     Section("shortcuts", "Keyboard", "keyboard"),
@@ -92,6 +94,7 @@ class SettingsPage(Page):
             "servers": (self.servers,),
             "machine": (self._doctor_card(),),
             "keys": self._api_keys,
+            "labels": (self._label_card(),),
             "appearance": (self._look_card(),),
             "notifications": (self._notification_card(),),
             "shortcuts": (self._keys_card(),),
@@ -114,6 +117,18 @@ class SettingsPage(Page):
         card.body.setSpacing(12)
         line = hbox(Text("Theme", "label", 500, "muted"), 16, self._mode, STRETCH)
         add(card.body, line, self._motion)
+        return card
+
+    def _label_card(self) -> Card:
+        card = Card("Labels", padding=16)
+        self._annotator = TextField("Annotator", placeholder=login_name())
+        self._annotator.set_value(self.session.settings.current.annotator)
+        self._annotator.edited.connect(
+            lambda value: self.session.settings.update(annotator=str(value or "").strip())
+        )
+        help_text = "Name under which your labels are stored. Empty: your login name."
+        row = FormRow("annotator", "Annotator", self._annotator, help=help_text)
+        add(card.body, row, Text(help_text, "caption", tone="faint", wrap=True))
         return card
 
     def _notification_card(self) -> Card:

@@ -7,8 +7,6 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 from engine.protocol.records.runs import GroupSummary, Split, TrajectorySummary
 from engine.protocol.requests.runs import Siblings, TrajectoryQuery
 from studio.actions.actions import Actions
-from studio.models.groups import GroupListModel
-from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.page import Page
 from studio.pages.review_bar import ReviewBar
 from studio.pages.trajectories.empty_page import NoTrajectories
@@ -21,9 +19,10 @@ from studio.pages.trajectories.keys import Handlers, PageKeys
 from studio.pages.trajectories.labels.blind_grading import blinded
 from studio.pages.trajectories.labels.label_bar import LabelBar
 from studio.pages.trajectories.labels.label_controller import LabelController
+from studio.pages.trajectories.labels.review_queue import ReviewQueueController
+from studio.pages.trajectories.lists import RunLists
 from studio.pages.trajectories.reader.evidence_sheet import EvidenceController
 from studio.pages.trajectories.reader.reader import Reader
-from studio.pages.trajectories.scenario_table import ScenarioTable
 from studio.pages.trajectories.trajectory_table import AttemptTable
 from studio.pages.trajectories.views import (
     COLUMNS,
@@ -34,7 +33,6 @@ from studio.pages.trajectories.views import (
     TABLE,
     key_of,
     muted_in,
-    total_of,
 )
 from studio.services.session import Session
 from studio.theme.theme import theme
@@ -56,22 +54,18 @@ class TrajectoriesPage(Page):
     def __init__(self, session: Session, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(session, parent)
         self._actions = actions
-        self._groups = GroupListModel(self.tasks, self)
-        self._rows = TrajectoryTableModel(self.tasks, self)
+        self._lists = RunLists(session, self.tasks, self)
+        self._groups, self._rows = self._lists.groups, self._lists.rows
         self._siblings: Siblings | None = None
         self._place: tuple[Split, int, int] | None = None  # of the last group requested
         self._wanted_index: int | None = None
-        self._source: str | None = None
-        """Run that the lists show; None: they have to be loaded."""
         self._blind = False
-        self._seen: tuple[int, int, object] = (-1, -1, None)
-        """Number of trajectories, last completed step and labels at the last reload."""
         self._group_run = ""
         """Run of the group that was requested last."""
         self._panel, self._head, self._bar = GroupPanel(self._groups), GroupHead(MODES), LabelBar()
         self._columns, self._reader, self._compare = ColumnsView(), Reader(), CompareView()
         self._table = AttemptTable(self._rows)
-        self._scenarios = ScenarioTable(session, self.tasks)
+        self._scenarios = self._lists.scenarios
         self._empty = NoTrajectories()
         self._build()
         self._focus_trail = ("", "")
@@ -119,6 +113,10 @@ class TrajectoriesPage(Page):
         self.set_mode(COLUMNS)
         self._fetch(split, step, group)
 
+    def review_next(self) -> None:
+        """Start the review queue, or open its next group."""
+        self._queue.advance()
+
     def set_mode(self, mode: int) -> None:
         """Switch to a view: an index from `views` (COLUMNS, READER, TABLE …). While grading blind,
         only COLUMNS is allowed."""
@@ -150,6 +148,8 @@ class TrajectoriesPage(Page):
         self._columns.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         inner = self._inner = vbox(margins=(16, 12, 16, 12), spacing=8)
         self._review = ReviewBar(self.session)
+        self._queue = ReviewQueueController(self.session, self.tasks, self._body)
+        self._head.add_notice(self._queue.bar)
         self._head.add_notice(self._review)
         add(inner, self._head, (self._body, 1))
         right = QWidget()
@@ -201,11 +201,18 @@ class TrajectoriesPage(Page):
         labels = self._labels
         labels.waiting_changed.connect(self._fold)
         labels.group_changed.connect(self._changed_group)
+        labels.labelled.connect(self._queue.committed)
+        self._queue.group_wanted.connect(self.show_group)
+        self._queue.left.connect(self._reveal)
+        self._panel.queue.clicked.connect(self._open_queue_menu)
         self._columns.focus_changed.connect(lambda _: self._read())
 
     def _handlers(self) -> Handlers:
         columns, panel = self._columns, self._panel
-        return self._labels.handlers(self._home) | {
+        labels = self._labels.handlers(self._home)
+        return labels | {
+            "label.apply": lambda: self._queue_on() or labels["label.apply"](),
+            "label.queue": self.review_next,
             "label.discard": self._escape,
             "label.blind": self.grading_wanted.emit,
             "view.search": self._focus_filter,
@@ -230,12 +237,28 @@ class TrajectoriesPage(Page):
 
     def _escape(self) -> None:
         """Discard the draft, or close the sheet, or leave the view or blind mode."""
-        if self._blind and not self._labels.labelling.draft and self._siblings:
-            self._open_group(self._siblings.group)
-            return
+        if not self._labels.labelling.draft:
+            left = self._queue.leave()
+            if self._reveal() or left:
+                return
         closed = self._proof.close() or self._labels.labelling.discard()
         if not closed and self._view != COLUMNS:
             self.set_mode(COLUMNS)
+
+    def _reveal(self) -> bool:
+        """End blind mode and show the whole group; returns False if it is not blind."""
+        if self._blind and self._siblings:
+            self._open_group(self._siblings.group)
+            return True
+        return False
+
+    def _queue_on(self) -> bool:
+        """Open the next group of the review queue if the current one was labelled before."""
+        return not self._labels.labelling.draft and self._queue.advance_if_labelled()
+
+    def _open_queue_menu(self) -> None:
+        button = self._panel.queue
+        self._queue.menu(self).popup(button.mapToGlobal(button.rect().bottomLeft()))
 
     def _toggle_mode(self, mode: int) -> None:
         self.set_mode(COLUMNS if self._view == mode else mode)
@@ -253,7 +276,7 @@ class TrajectoriesPage(Page):
         if self._place == key_of(group):
             self._blind = False
             self._fetch(group.split, group.step, group.group)
-        self._refresh_lists()
+        self._lists.refresh()
 
     # Display
 
@@ -262,22 +285,13 @@ class TrajectoriesPage(Page):
         run_id = self.session.run.run_id
         if run_id != self._group_run:
             self._forget_group(run_id)
-            self._source = None
+            self._lists.forget()
         if not self.isVisible():
             return
         if self.session.run.damaged:
             run_id = ""  # a damaged run is unreadable
-        if run_id != self._source:
-            self._source, self._seen = run_id, (-1, -1, None)
-            session = self.session  # a restart of the engine replaces its client
+        if self._lists.follow(run_id):
             self._panel.set_query(TrajectoryQuery())
-            for model in (self._groups, self._rows):
-                model.set_query(TrajectoryQuery())
-            groups = (lambda query: session.client.groups(run_id, query)) if run_id else None
-            rows = (lambda query: session.client.trajectories(run_id, query)) if run_id else None
-            self._groups.set_source(groups)
-            self._rows.set_source(rows)
-            self._scenarios.follow(run_id)
             self._filter.follow()
             self._filter.show_query(TrajectoryQuery())
         self._refresh()
@@ -292,6 +306,8 @@ class TrajectoriesPage(Page):
         for part in (self._columns, self._reader, self._compare, self._head):
             part.clear()
         self._labels.show_group(None)
+        self._queue.leave()
+        self._panel.hold(False)
         self._proof.show_group(None, {})
         if self._view in (READER, COMPARE):
             self.set_mode(COLUMNS)
@@ -300,35 +316,15 @@ class TrajectoriesPage(Page):
     @Slot()
     def _refresh(self) -> None:
         """Reload after new trajectories, steps or labels of an active run."""
-        summary = self.session.run.summary
-        count = summary.trajectories if summary else 0
-        state = self.session.run.state
-        self._groups.set_labelled(state.labelled)
+        labels_changed = self._lists.catch_up(self.session.run)
         self._labels.show_run()
-        label_state = (
-            len(state.labelled),
-            len(state.relabelled),
-            total_of(state.relabelled.values()),
-        )
-        seen = (count, state.done, label_state)
-        if seen == self._seen:
-            return
-        labels_changed = self._seen[-1] not in (label_state, None)
-        self._seen = seen
-        self._refresh_lists()
         if labels_changed and self._place is not None:  # labels can come from the command line
             self._fetch(*self._place)
-
-    def _refresh_lists(self) -> None:
-        for rows in (self._groups, self._rows, self._scenarios):
-            rows.refresh()
 
     @Slot(object)
     def _ask(self, query: TrajectoryQuery) -> None:
         self._filter.show_query(query)
-        self._groups.set_query(query)
-        order = {"sort": self._rows.query.sort, "descending": self._rows.query.descending}
-        self._rows.set_query(query.model_copy(update=order))
+        self._lists.set_query(query)
 
     def _keep_filters(self, lines: list[str]) -> None:
         self.session.settings.update(saved_filters=lines)
@@ -336,7 +332,7 @@ class TrajectoriesPage(Page):
 
     @Slot()
     def _show_emptiness(self) -> None:
-        empty = self._empty.show_state(self.session.run, self._groups, bool(self._source))
+        empty = self._empty.show_state(self.session.run, self._groups, self._lists.has_run)
         self._right.setCurrentIndex(1 if empty else 0)
 
     def _resolve_emptiness(self) -> None:
@@ -362,6 +358,7 @@ class TrajectoriesPage(Page):
         run_id = self.session.run.run_id
         self._place = (split, step, group)
         self._panel.show_place(self._place)
+        self._queue.follow(self._place)
 
         async def ask() -> Siblings:
             return await self.session.client.siblings(run_id, split, step, group)

@@ -22,17 +22,23 @@ def graded(labels: Sequence[Label]) -> list[Place]:
 
 
 def next_group(
-    groups: Sequence[GroupSummary], labels: Sequence[Label], chance: random.Random
+    groups: Sequence[GroupSummary],
+    labels: Sequence[Label],
+    chance: random.Random,
+    queue: Sequence[Place] = (),
 ) -> Place | None:
     """Select a group (split, step, number) for blind labelling: an unlabelled one, scored ones
     first; each fourth time one that was labelled once. Groups whose rewards are all equal are left
-    out, because a judge is not wrong about them. None if nothing is left."""
+    out, because a judge is not wrong about them. The first unlabelled group of `queue`, if any, is
+    preferred to a random one. None if nothing is left."""
     done = graded(labels)
     looks = [(la.split, la.step, la.group) for la in labels if la.blind and la.holds()]
     once = [place for place in done if looks.count(place) == 1]
     repeat_due = len(looks) % REPEAT_EVERY == REPEAT_EVERY - 1
     if repeat_due and len(once) > 1:
         return once[0]  # labelled longest ago
+    if waiting := [place for place in queue if place not in done]:
+        return waiting[0]
     fresh = [g for g in groups if (g.split, g.step, g.group) not in done]
     scored = [g for g in fresh if len({r for r in g.rewards if r is not None}) > 1]
     unscored = [g for g in fresh if len(g.rewards) > 1 and all(r is None for r in g.rewards)]

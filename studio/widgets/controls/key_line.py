@@ -36,6 +36,7 @@ class KeyLine(QWidget):
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._keys: dict[str, tuple[_Key, int]] = {}
+        self._withheld: set[str] = set()
         self.setAccessibleName(name)
         self.setFixedHeight(20)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
@@ -57,15 +58,23 @@ class KeyLine(QWidget):
         self._keys[key_id][0].set_key(key, words)
         self._place()
 
+    def set_offered(self, key_id: str, offered: bool) -> None:
+        """Offer a key, or hide it whatever the room."""
+        withheld = self._withheld - {key_id} if offered else self._withheld | {key_id}
+        if withheld != self._withheld:
+            self._withheld = withheld
+            self._place()
+
     def shown(self) -> list[str]:
         """Ids of the visible keys."""
         return [key_id for key_id, (cap, _) in self._keys.items() if not cap.isHidden()]
 
     def _place(self) -> None:
-        left_out: set[str] = set()
-        by_rank = sorted(self._keys, key=lambda one: -self._keys[one][1])
-        while self._width(left_out) > self.width() and len(left_out) < len(by_rank):
-            left_out.add(by_rank[len(left_out)])
+        left_out = set(self._withheld)
+        for key_id in sorted(self._keys, key=lambda one: -self._keys[one][1]):
+            if self._width(left_out) <= self.width():
+                break
+            left_out.add(key_id)
         x = 0
         for key_id, (cap, _) in self._keys.items():
             cap.setVisible(key_id not in left_out)
@@ -82,7 +91,7 @@ class KeyLine(QWidget):
         self._place()
 
     def sizeHint(self) -> QSize:
-        return QSize(self._width(set()), 20)
+        return QSize(self._width(self._withheld), 20)
 
     def minimumSizeHint(self) -> QSize:
         return QSize(120, 20)

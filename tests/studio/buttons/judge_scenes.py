@@ -110,6 +110,13 @@ async def disagreements(stage: Stage) -> None:
         page.agreement.disagreements_wanted.emit()
 
 
+async def annotators(stage: Stage) -> None:
+    page = await agreement_measured(stage)
+    if not page._people.is_open():
+        page.agreement.annotators_wanted.emit()
+        await stage.until(lambda: page._people.is_open())
+
+
 async def comparison(stage: Stage) -> None:
     page = await agreement_measured(stage)
     if not page._comparison.is_open():
@@ -158,6 +165,8 @@ JUDGE = [
             Row("RubricEditor._as_sent", "shown QPlainTextEdit .*You compare attempts"),
             Row("RubricEditor._add", "enabled Button Discard"),
             Row("JudgeChoice._search", "GET /judges"),
+            Row("GradingCard._by_queue", "checked Toggle Review queue order"),
+            Row("GradingCard._by_queue", "unchecked Toggle Review queue order"),
             Row("GradingCard._next", "page trajectories"),
             Row("ToggleField._toggle of JudgeChoice", " /project .*judge.enabled"),
             Row("ToggleField._toggle of JudgeChoice", " /project .*judge.enabled"),
@@ -186,6 +195,7 @@ JUDGE = [
         [
             Row("AgreementCard._show", "shown DisagreementSheet"),
             Row("AgreementCard._compare", "shown ComparisonSheet"),
+            Row("AgreementCard._people", "shown AnnotatorSheet"),
             Row("AgreementCard._save", "shown QFileDialog Export labels"),
             Row("AgreementCard._load", "shown QFileDialog Import labels"),
             Row("AgreementCard._suggest", "shown SuggestionSheet"),
@@ -199,6 +209,7 @@ JUDGE = [
             Row("Card: Open the group of DisagreementSheet", "page trajectories"),
         ],
     ),
+    Scene("annotators", annotators, [Row("AnnotatorSheet: Close", "hidden AnnotatorSheet")]),
     Scene("comparison", comparison, [Row("ComparisonSheet: Close", "hidden ComparisonSheet")]),
     Scene(
         "suggestion",

@@ -60,6 +60,14 @@ async def paged(stage: Stage) -> None:
     page._columns.page(1)
 
 
+async def queue(stage: Stage) -> None:
+    """First group of the review queue."""
+    page = await open_groups(stage)
+    if not page._queue.active:
+        page.review_next()
+    await stage.until(lambda: page._queue.bar.isVisible() and not page.tasks.busy("siblings"))
+
+
 async def searching(stage: Stage) -> None:
     page = await open_groups(stage)
     if not page._panel.bar.input.text():
@@ -128,8 +136,17 @@ TRAJECTORIES = [
         plain,
         [
             Row("FilterBar.saved", "shown QMenu"),
+            Row("GroupPanel.queue", "shown QMenu All reasons"),
             Row("FilterBar.export", "shown QMenu Export"),
             Row("LabelBar._effect", "shown QMenu"),
+        ],
+    ),
+    Scene(
+        "review queue",
+        queue,
+        [
+            Row("QueueBar._next", "GET .*/groups/|hidden QueueBar"),
+            Row("QueueBar._leave", "hidden QueueBar"),
         ],
     ),
     Scene("judged", judged_run, [Row("LabelBar._teach", "checked Toggle Use as an example")]),

@@ -14,6 +14,7 @@ from engine.protocol.records.curves import CurveQuery
 from engine.protocol.records.labels import Label
 from engine.protocol.records.runs import Trajectory, TrajectorySummary
 from engine.protocol.requests.filters import parse_filter
+from engine.protocol.requests.review import ReviewQuery
 from engine.protocol.requests.runs import (
     ExportTrajectories,
     FilterNames,
@@ -28,6 +29,7 @@ from engine.storage.run_db.writer import trajectory_rows
 from tests.studio.fakes.judge import call_of, verdicts_of
 from tests.studio.fakes.labels import FakeLabels, call_label_route
 from tests.studio.fakes.projects import refusal
+from tests.studio.fakes.review import queue_of
 from tests.studio.fakes.rows import matching
 from tests.studio.fakes.simulated_run import Made, whole
 
@@ -50,6 +52,7 @@ class FakeReading:
             ("/runs/{run}/groups", self._groups, "POST"),
             ("/runs/{run}/scenarios", self._curves, "POST"),
             ("/runs/{run}/groups/{split}/{step:int}/{group:int}", self._siblings, "GET"),
+            ("/runs/{run}/review_queue", self._review_queue, "POST"),
             ("/runs/{run}/labels", self._labels, "GET"),
             ("/runs/{run}/labels", self._labels, "POST"),
             ("/runs/{run}/labels/{verb}", self._labels, "POST"),
@@ -118,6 +121,12 @@ class FakeReading:
         page = rows[query.offset : query.offset + query.limit]
         items = [row.model_dump(mode="json") for row in page]
         return JSONResponse({"total": len(rows), "items": items})
+
+    async def _review_queue(self, request: Request) -> Response:
+        query = ReviewQuery.model_validate(await request.json())
+        made = self.runs[request.path_params["run"]]
+        queue = queue_of(made, self.labels[made.spec.id].labels(), query)
+        return JSONResponse(queue.model_dump(mode="json"))
 
     async def _siblings(self, request: Request) -> Response:
         made, place = self.runs[request.path_params["run"]], request.path_params

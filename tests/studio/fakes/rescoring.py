@@ -21,7 +21,7 @@ from engine.protocol.records.judging import (
     Tried,
     version_of,
 )
-from engine.protocol.records.labels import Agreement
+from engine.protocol.records.labels import Agreement, Annotator, AnnotatorPair, Annotators
 from engine.protocol.records.runs import GroupSummary, Interval
 
 SOURCE = """---
@@ -83,6 +83,7 @@ class FakeTrials:
             ("/judges", self._judges),
             ("/runs/{run}/agreement", self._agreement),
             ("/runs/{run}/disagreements", self._disagreements),
+            ("/runs/{run}/annotators", self._annotators),
             ("/runs/{run}/judge", self._try, "POST"),
             ("/runs/{run}/judge/price", self._price, "POST"),
             ("/runs/{run}/judge/suggest", self._suggest, "POST"),
@@ -139,6 +140,15 @@ class FakeTrials:
             )
         ]
         return rows
+
+    async def _annotators(self, request: Request) -> Annotators:
+        people = [
+            Annotator(name=name, labels=n, groups=n, blind=n // 2)
+            for name, n in (("dana", 24), ("mirko", 11))
+        ]
+        tau = Interval(mean=0.64, low=0.41, high=0.8, count=9)
+        pair = AnnotatorPair(one="dana", other="mirko", groups=9, pairs=31, tau=tau, accuracy=0.82)
+        return Annotators(annotators=people, pairs=[pair])
 
     async def _disagreements(self, request: Request) -> list[Disagreement]:
         groups = self._groups(request.path_params["run"])[:4]

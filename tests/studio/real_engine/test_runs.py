@@ -30,7 +30,7 @@ async def labels_of(studio: Studio, run_id: str) -> list[Label]:
 
 async def open_group(studio: Studio, page: Any, run_id: str, group: int) -> None:
     studio.session.select_run(run_id)
-    await until(lambda: page._source == run_id, SOON_S)
+    await until(lambda: page._lists._run_id == run_id, SOON_S)
     page.show_group("train", 1, group)
     await until(lambda: page._siblings is not None and page._group_run == run_id, SOON_S)
     studio.window.activateWindow()

@@ -1,4 +1,4 @@
-"""Charts of the metrics that an agent returns, one for each."""
+"""Charts of the metrics that an agent returns, and of custom label fields, one for each."""
 
 from studio.models.run import RunModel
 from studio.pages.run.charts.spec import ChartSpec, Fill, Maker, last_of
@@ -6,14 +6,14 @@ from studio.text import formatting
 from studio.widgets.charts.chart_card import ChartCard
 from studio.widgets.charts.link import ChartLink
 
-AGENT = "agent/"
-AGENT_SECTION = "Agent"
+AGENT, LABELS = "agent/", "label/"
+SECTIONS = {AGENT: "Agent", LABELS: "Labels"}
 
 
 def agent_chart(name: str) -> ChartSpec:
-    """Return the chart of a metric `agent/NAME`."""
-    title = name.removeprefix(AGENT)
-    return ChartSpec(name, title, _maker(name, title), (name,), AGENT_SECTION)
+    """Return the chart of a metric `agent/NAME` or `label/NAME`."""
+    kind, _, title = name.partition("/")
+    return ChartSpec(name, title, _maker(name, title), (name,), SECTIONS[f"{kind}/"])
 
 
 def _maker(name: str, title: str) -> Maker:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.protocol.records.comparison import EQUAL
+from engine.protocol.records.labels import is_label_part
 from studio.models.run import RunModel
 from studio.pages.run.charts.diagnostics import DIAGNOSTICS
 from studio.pages.run.charts.spec import ChartSpec, Fill, change_of, is_judged, last_of
@@ -23,7 +24,7 @@ def part_token(name: str, names: Sequence[str]) -> str:
     lowered = name.lower()
     if lowered in ("judge", "ruler"):
         return "plot-2"
-    if lowered == "label":
+    if is_label_part(lowered):
         return "plot-4"
     if any(word in lowered for word in ("cost", "penalty")):
         return "plot-5"

@@ -3,7 +3,8 @@
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QMenu, QWidget
 
-from studio.pages.run.charts.agent import AGENT, AGENT_SECTION, agent_chart
+from studio.pages.run.charts.agent import AGENT, LABELS, agent_chart
+from studio.pages.run.charts.agent import SECTIONS as RETURNED
 from studio.pages.run.charts.diagnostics import SECTIONS
 from studio.pages.run.charts.main import CHARTS
 from studio.pages.run.charts.sft import SFT_CHARTS
@@ -30,7 +31,7 @@ class RunCharts(ChartGrid):
         """Whether the run is SFT."""
         self._judged = self._scripted = False
         self._returned: tuple[str, ...] = ()
-        """Metrics that the agent of the run returns."""
+        """Metrics that the agent of the run returns, and of custom label fields."""
         self._filling: DeferredFill[BoundChart] = DeferredFill(self._fill, self)
         link.smoothing_changed.connect(self._keep_smoothing)
         self._show_charts()
@@ -38,7 +39,7 @@ class RunCharts(ChartGrid):
     def show_kind(self, kind: str, judged: bool) -> None:
         """Show the charts for a run of this kind, and of the metrics that its agent returned."""
         series = self._session.run.state.series
-        returned = tuple(name for name in series if name.startswith(AGENT))
+        returned = tuple(name for name in series if name.startswith((AGENT, LABELS)))
         made = judged, kind == "sft", kind == "outside", returned
         if made != (self._judged, self.supervised, self._scripted, self._returned):
             self._judged, self.supervised, self._scripted, self._returned = made
@@ -81,7 +82,8 @@ class RunCharts(ChartGrid):
             for spec in charts
             if spec.key not in settings.hidden_charts
         }
-        titles = {"": "", AGENT_SECTION: "returned by the agent", **SECTIONS}
+        own = {RETURNED[AGENT]: "returned by the agent", RETURNED[LABELS]: "custom label fields"}
+        titles = {"": "", **own, **SECTIONS}
         cards = {
             title: [self.bound[key].card for key, section in placed.items() if section == title]
             for title in titles

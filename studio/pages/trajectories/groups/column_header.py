@@ -209,7 +209,8 @@ def change_words(record: Trajectory) -> str:
     if before is None or record.reward is None:
         return ""  # excluded trajectories have no score; the chip shows this
     now = record.parts.get(LABEL, record.parts.get(RULER))
-    if RULER in before.parts and now is not None:
+    kept = LABEL not in record.parts and now == before.parts.get(RULER)
+    if RULER in before.parts and now is not None and not kept:
         who = "you" if LABEL in record.parts else "mapped through your scores"
         return f"judge {formatting.number(before.parts[RULER])}, {who} {formatting.number(now)}"
     return f"reward before the label {formatting.number(before.reward)}"

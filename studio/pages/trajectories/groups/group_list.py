@@ -22,7 +22,9 @@ from studio.pages.trajectories.filters.filter_bar import FilterBar
 from studio.pages.trajectories.groups.saved_filters import kept, name_of, packed, unpacked
 from studio.text import formatting
 from studio.theme.item_roles import ICON_ROLE
+from studio.theme.plain_tooltips import set_tip
 from studio.theme.theme import theme
+from studio.widgets.controls.buttons import Button
 from studio.widgets.layouts import STRETCH, hbox, vbox
 from studio.widgets.painting import paint
 from studio.widgets.tables.group_dots import paint_group_dots
@@ -113,6 +115,7 @@ class GroupPanel(QWidget):
         self._labelled = FilterChip("Labelled")
         self._unlabelled = FilterChip("Unlabelled")
         self._words = Text("", "caption", tone="faint")
+        self.queue = Button("Review queue", "outlined", icon="list-checks", menu_arrow=True)
         self._kept: list[str] = []
         self.list = QListView()
         self._build()
@@ -197,6 +200,9 @@ class GroupPanel(QWidget):
             top.addLayout(line)
         below = hbox(self._step, self._words, STRETCH, spacing=8)
         top.addLayout(below)
+        top.addWidget(self.queue)
+        self.queue.setEnabled(False)
+        set_tip(self.queue, "Label the groups first whose label teaches most  Q")
         vbox(top, (self.list, 1), parent=self, spacing=0)
         self._show_step()
 
@@ -243,6 +249,7 @@ class GroupPanel(QWidget):
 
     def _show_count(self, total: int) -> None:
         self._words.set_words(formatting.plural(total, "group"))
+        self.queue.setEnabled(self.queue.isEnabled() or total > 0)
 
     def _loaded(self) -> None:
         if self._awaited >= 0 and (group := self._model.record(self._awaited)) is not None:

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from engine.protocol.config.labels import FieldValue
 from engine.protocol.records.labels import Word, WordKind
 from engine.protocol.records.runs import TrajectorySummary
+from studio.pages.trajectories.labels.fields import shown
 
 Mark = Literal["veto", "exclude", "gold", "flag"]
 MARKS: tuple[Mark, ...] = ("veto", "exclude", "gold", "flag")
@@ -26,6 +28,8 @@ class Draft:
     marks: frozenset[tuple[str, Mark]] = frozenset()
     scores: dict[str, float] = field(default_factory=dict)
     notes: dict[str, str] = field(default_factory=dict)
+    fields: dict[tuple[str, str], FieldValue] = field(default_factory=dict)
+    """Values of custom fields by (trajectory id, field)."""
 
     def __bool__(self) -> bool:
         return self != Draft()
@@ -72,8 +76,16 @@ class Draft:
         rest = {one: note for one, note in self.notes.items() if one != name}
         return replace(self, notes={**rest, name: text.strip()} if text.strip() else rest)
 
+    def answered(self, name: str, field_name: str, value: FieldValue | None) -> "Draft":
+        """Return a copy with a value of a custom field for the trajectory `name` (id); None removes
+        it."""
+        key = (name, field_name)
+        rest = {one: known for one, known in self.fields.items() if one != key}
+        return replace(self, fields=rest if value is None else {**rest, key: value})
+
     def kinds_of(self, name: str) -> list[str]:
-        """Return the labels of trajectory `name`: `#rank`, best, tie, worst, marks, score, note."""
+        """Return the labels of trajectory `name`: `#rank`, best, tie, worst, marks, score, note,
+        `=field: value`."""
         kinds = []
         if name in self.best:
             kinds.append("best" if len(self.best) == 1 else "tie")
@@ -84,6 +96,8 @@ class Draft:
             kinds.append("score")
         if name in self.notes:
             kinds.append("note")
+        values = [(key[1], value) for key, value in self.fields.items() if key[0] == name]
+        kinds += [f"={field_name}: {shown(value)}" for field_name, value in values]
         places = [place for place, layer in enumerate(self.order) if name in layer]
         return [f"#{place + 1}" for place in places] + kinds
 
@@ -92,7 +106,7 @@ class Draft:
     ) -> tuple[Word, ...]:
         """Convert the draft to statements of a Label; `siblings` are all trajectories of the group.
         `copies`: id → ids of the identical trajectories that it stands for, itself included. All
-        of them get its score, rank, veto and exclusion.
+        of them get its score, rank, veto, exclusion and custom fields.
 
         A tie is stored as one order per other scored trajectory: the tied ones, then the other. The
         order among the others stays unspecified."""
@@ -115,6 +129,11 @@ class Draft:
         marks = sorted(marked, key=lambda m: (placed.get(m[0], 0), MARKS.index(m[1])))
         entries += [_word(mark, name) for name, mark in marks]
         entries += [_word("note", name, text=text) for name, text in self.notes.items()]
+        entries += [
+            _field_word(one, field_name, value)
+            for (name, field_name), value in self.fields.items()
+            for one in copies.get(name, (name,))
+        ]
         return tuple(entries)
 
     def _ends(
@@ -150,6 +169,12 @@ def _spread(layer: Sequence[str], copies: Mapping[str, tuple[str, ...]]) -> tupl
 
 def _word(kind: WordKind, name: str, value: float | None = None, text: str = "") -> Word:
     return Word(kind=kind, trajectory_id=name, value=value, text=text)
+
+
+def _field_word(name: str, field_name: str, value: FieldValue) -> Word:
+    if isinstance(value, float):
+        return Word(kind="field", trajectory_id=name, name=field_name, value=value)
+    return Word(kind="field", trajectory_id=name, name=field_name, text=value)
 
 
 def score_of(typed: str) -> float | None:

@@ -7,8 +7,10 @@ from PySide6.QtCore import QEvent, QObject, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QMenu, QStackedWidget, QWidget
 
+from engine.protocol.config.labels import LabelField
 from studio.actions.keymap import key_of
 from studio.pages.trajectories.labels.draft import score_of
+from studio.pages.trajectories.labels.fields import hint, parsed, question
 from studio.pages.trajectories.labels.wording import EFFECTS
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
@@ -36,6 +38,7 @@ _KEYS = (
     ("gold", "G", "gold", 3),
     ("flag", "F", "flag", 6),
     ("note", "N", "note", 5),
+    ("fields", "A", "fields", 2),
     ("undo", "U", "undo", 3),
 )
 
@@ -49,6 +52,7 @@ class LabelBar(QWidget):
     teach_toggled = Signal(bool)
     score_given = Signal(object)
     note_given = Signal(str)
+    field_given = Signal(str, object)
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -56,6 +60,8 @@ class LabelBar(QWidget):
         self.setAccessibleName("Label")
         self._home: QWidget = self
         self._keys, self._entry = KeyLine("Keyboard shortcuts of the label"), ""
+        self._asked: tuple[str, LabelField] | None = None
+        """Name and kind of the custom field that is asked for."""
         self._question = Text("", "label", 500)
         self._field = LineInput("Note or score", compact=True)
         self._hint = Text("", "caption", tone="faint")
@@ -67,6 +73,7 @@ class LabelBar(QWidget):
         self._build()
         self._wire()
         self.set_pending(False)
+        self.set_fields(False)
 
     # Display
 
@@ -139,6 +146,16 @@ class LabelBar(QWidget):
         """Ask for a note on the trajectory with this number; `known` is its present note."""
         self._ask("note", f"Note on {number}", "Enter saves, Esc cancels", known)
 
+    def ask_field(self, number: int, name: str, field: LabelField, known: str) -> None:
+        """Ask for a custom field of the trajectory with this number; `known` is its value."""
+        self._asked = (name, field)
+        self._ask("field", question(name, field, number), hint(field), known)
+        self._field.selectAll()
+
+    def set_fields(self, some: bool) -> None:
+        """Show the key of the custom fields if the run has some."""
+        self._keys.set_offered("fields", some)
+
     def asking(self) -> bool:
         """Return whether the entry field for a score or note is open."""
         return bool(self._entry)
@@ -187,6 +204,9 @@ class LabelBar(QWidget):
             self.stop_asking()
             self.note_given.emit(typed)
             return
+        if self._entry == "field":
+            self._answer_field(typed)
+            return
         value = score_of(typed)
         if value is None and typed.strip():
             self._field.set_problem(True)
@@ -194,6 +214,17 @@ class LabelBar(QWidget):
             return
         self.stop_asking()
         self.score_given.emit(value)
+
+    def _answer_field(self, typed: str) -> None:
+        assert self._asked is not None
+        name, field = self._asked
+        value = parsed(field, typed)
+        if typed.strip() and (problem := field.problem_of(value)):
+            self._field.set_problem(True)
+            self._hint.set_words(problem)
+            return
+        self.stop_asking()
+        self.field_given.emit(name, value if typed.strip() else None)
 
     def _typed(self, typed: str) -> None:
         if self._entry == "score" and typed.strip():

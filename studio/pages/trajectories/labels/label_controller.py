@@ -1,7 +1,8 @@
 """Controller of labels: connects keys, columns, bar and notifications to the draft.
 
 Emits `waiting_changed` when an uncommitted label appears or goes, and
-`group_changed(GroupSummary)` when the engine has stored, undone or redone a label."""
+`group_changed(GroupSummary)` and `labelled(Label)` when the engine has stored, undone or redone a
+label."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,12 +10,14 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QWidget
 
+from engine.protocol.config.labels import FieldValue
 from engine.protocol.records.labels import Label, Labelled
 from engine.protocol.requests.runs import Siblings
 from studio.pages.trajectories.groups.columns import ColumnsView
 from studio.pages.trajectories.keys import Handlers
 from studio.pages.trajectories.labels.blind_grading import agreement_words
 from studio.pages.trajectories.labels.draft import MARKS
+from studio.pages.trajectories.labels.fields import NONE, shown
 from studio.pages.trajectories.labels.label_bar import LabelBar
 from studio.pages.trajectories.labels.label_session import LabelSession
 from studio.pages.trajectories.labels.wording import changed
@@ -35,6 +38,7 @@ class LabelController(QObject):
 
     waiting_changed = Signal()
     group_changed = Signal(object)
+    labelled = Signal(object)
 
     def __init__(
         self, session: Session, tasks: TaskScope, columns: ColumnsView, bar: LabelBar, host: QWidget
@@ -75,6 +79,7 @@ class LabelController(QObject):
             "label.down": lambda: columns.move_rank(1),
             "label.score": self._ask_score,
             "label.note": self._ask_note,
+            "label.fields": self._ask_fields,
             "label.apply": labelling.apply,
             "label.undo": labelling.undo,
             "label.redo": labelling.redo,
@@ -113,6 +118,22 @@ class LabelController(QObject):
             self._bar.set_home(self._home())
             self._bar.ask_note(record.index + 1, self.labelling.draft.notes.get(record.id, ""))
 
+    def _ask_fields(self, first: int = 0) -> None:
+        """Ask for the custom fields of the focused trajectory, one after the other, from the field
+        with index `first` on."""
+        record, fields = self._columns.record(), self.labelling.fields()
+        if not fields:
+            self._bar.show_words(NONE, "warn")
+        elif record and first < len(fields):
+            name = list(fields)[first]
+            known = "" if self.labelling.blind else shown(self.labelling.value_of(record.id, name))
+            self._bar.set_home(self._home())
+            self._bar.ask_field(record.index + 1, name, fields[name], known)
+
+    def _field_given(self, name: str, value: FieldValue | None) -> None:
+        self._about(self.labelling.answer, name, value)
+        self._ask_fields(list(self.labelling.fields()).index(name) + 1)
+
     def _show_draft(self) -> None:
         labelling = self.labelling
         draft = labelling.draft
@@ -129,8 +150,10 @@ class LabelController(QObject):
         self.waiting_changed.emit()
 
     def show_run(self) -> None:
-        """Update the "judge example" switch, which is hidden if the run has no judge."""
+        """Update the "judge example" switch, hidden if the run has no judge, and the key of the
+        custom fields, hidden if it has none."""
         self._bar.set_teaches(self.labelling.teaches, self.labelling.may_teach())
+        self._bar.set_fields(bool(self.labelling.fields()))
 
     def _show_pressed(self) -> None:
         draft, numbers = self.labelling.draft, self.labelling.numbers()
@@ -138,7 +161,8 @@ class LabelController(QObject):
         kinds = draft.kinds_of(record.id) if record else []
         best = str(numbers.get(draft.best[0], "")) if draft.best else ""
         worst = str(numbers.get(draft.worst, "")) if draft.worst else ""
-        self._bar.set_pressed(kinds, best, worst)
+        answered = ["fields"] if any(kind[0] == "=" for kind in kinds) else []
+        self._bar.set_pressed([*kinds, *answered], best, worst)
 
     def _show_preview(self) -> None:
         self._bar.show_words(self.labelling.sentence(), "text")
@@ -162,6 +186,7 @@ class LabelController(QObject):
         self.toast.say(words, undo="Undo")
         self._given = answer.label if answer.label.blind and not answer.label.undone else None
         self.group_changed.emit(answer.group)
+        self.labelled.emit(answer.label)
 
     def _focused(self, index: int) -> None:
         self._show_pressed()
@@ -183,6 +208,7 @@ class LabelController(QObject):
         bar.teach_toggled.connect(labelling.set_teaches)
         bar.score_given.connect(lambda value: self._about(labelling.score, value))
         bar.note_given.connect(lambda text: self._about(labelling.note, text))
+        bar.field_given.connect(self._field_given)
         bar.key_clicked.connect(self._key_clicked)
 
 

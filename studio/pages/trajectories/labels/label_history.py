@@ -26,7 +26,7 @@ def label_entry(label: Label, numbers: dict[str, int]) -> QWidget:
     content.setFont(font)
     column.addWidget(content)
     for word in label.words:
-        if word.kind == "note" and word.text:
+        if word.kind in ("note", "field") and word.text:
             note = plain(word.text[:TEXT_MOST])
             column.addWidget(Text(f"“{note}”", "label", 400, "text", wrap=True))
     if label.why:

@@ -9,13 +9,14 @@ from collections.abc import Awaitable, Callable
 
 from PySide6.QtCore import QObject, QTimer, Signal
 
+from engine.protocol.config.labels import FieldValue, LabelField
 from engine.protocol.problems import Problem
-from engine.protocol.records.labels import Label, Labelled, LabelPreview, Outcome, Word
+from engine.protocol.records.labels import Label, Labelled, LabelPreview, Outcome, Word, field_part
 from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import Siblings
 from studio.pages.trajectories.groups.folding import Copies
 from studio.pages.trajectories.labels import wording
-from studio.pages.trajectories.labels.draft import MARKS, Draft, Mark
+from studio.pages.trajectories.labels.draft import MARKS, Draft, Mark, may_be_ranked
 from studio.pages.trajectories.labels.outbox import LabelQueue, LabelRequest, PendingLabel, Place
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
@@ -109,7 +110,20 @@ class LabelSession(QObject):
             return f"{wording.gist(label, self.numbers())}. Its effect appears after Enter."
         if label is None or self.preview is None:
             return ""
-        return wording.sentence(label, self.preview, self._state.closed)
+        words = wording.sentence(label, self.preview, self._state.closed)
+        return f"{words} {self._incomplete()}".strip()
+
+    def _incomplete(self) -> str:
+        """Name a field of the draft that is a reward part, but lacks values in the group; empty if
+        there is none."""
+        spec = self._state.spec
+        weights = spec.config.reward.weights if spec else {}
+        able = [one.id for one in self.attempts if may_be_ranked(one)]
+        for field_name in dict.fromkeys(field_name for _, field_name in self.draft.fields):
+            weighted = field_name in weights or field_part(field_name) in weights
+            if weighted and any(self.value_of(name, field_name) is None for name in able):
+                return f"“{field_name}” counts once all {len(able)} trajectories have a value."
+        return ""
 
     # Keys
 
@@ -137,6 +151,20 @@ class LabelSession(QObject):
     def note(self, name: str, text: str) -> None:
         """Set the note on the trajectory with id `name`; an empty text removes it."""
         self._take(self.draft.noted(name, text))
+
+    def fields(self) -> dict[str, LabelField]:
+        """Return the custom label fields of the run, by name."""
+        spec = self._state.spec
+        return spec.config.labels.fields if spec else {}
+
+    def answer(self, name: str, field_name: str, value: FieldValue | None) -> None:
+        """Set the custom field `field_name` of the trajectory with id `name`; None removes it."""
+        self._take(self.draft.answered(name, field_name, value))
+
+    def value_of(self, name: str, field_name: str) -> FieldValue | None:
+        """Return the value of a custom field in the draft, or else the stored one."""
+        stored = next((one.fields.get(field_name) for one in self.attempts if one.id == name), None)
+        return self.draft.fields.get((name, field_name), stored)
 
     def rank(self, names: list[str]) -> None:
         """Rank all trajectories in the draft: ids, best first."""
@@ -290,6 +318,7 @@ class LabelSession(QObject):
                 "effect": self.effect,
                 "teaches": self.teaches and self.may_teach(),
                 "blind": self.blind,
+                "who": self._session.annotator,
             }
         )
 

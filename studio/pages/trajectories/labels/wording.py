@@ -5,9 +5,13 @@ from collections.abc import Iterable, Sequence
 from engine.protocol.records.labels import Label, LabelPreview, Outcome, Word
 from engine.protocol.records.runs import TrajectorySummary
 from studio.pages.trajectories.labels.draft import Draft
+from studio.pages.trajectories.labels.fields import shown
 from studio.text import formatting
 from studio.widgets.tables.label_chips import LabelChip
+from studio.widgets.transcript.items import plain
 
+CHIP_CHARS = 40
+"""Maximum number of characters of a custom field with its value."""
 CHANGED = 0.005
 """Smallest change of an advantage that is counted, and visible with two decimals."""
 
@@ -45,8 +49,10 @@ def chips_of(record: TrajectorySummary, labels: Iterable[Label], draft: Draft) -
     """Return a trajectory's label chips: `labels`, oldest first, then the uncommitted `draft`."""
     held = [kind for label in labels if label.holds() for kind in kinds_in(label, record.id)]
     kinds = list(dict.fromkeys(held))
-    scores = [kind for kind in kinds if kind not in _LOOKS and not kind.startswith("#")]
+    scores = [kind for kind in kinds if kind not in _LOOKS and kind[0] not in "#="]
     kinds = [kind for kind in kinds if kind not in scores[:-1]]
+    values = {kind.partition(":")[0]: kind for kind in kinds if kind[0] == "="}
+    kinds = [kind for kind in kinds if kind[0] != "=" or kind in values.values()]
     pending = [_value(kind, draft, record.id) for kind in draft.kinds_of(record.id)]
     chips = [_chip(kind, False) for kind in kinds if kind not in pending]
     return chips + [_chip(kind, True) for kind in pending]
@@ -59,6 +65,8 @@ def _value(kind: str, draft: Draft, name: str) -> str:
 def _chip(kind: str, pending: bool) -> LabelChip:
     if kind.startswith("#"):
         words, icon, tone = f"your {formatting.ordinal(int(kind[1:]))}", "medal", "human"
+    elif kind.startswith("="):
+        words, icon, tone = plain(kind[1:])[:CHIP_CHARS], "tag", "human"
     else:
         words, icon, tone = _LOOKS.get(kind, (f"you: {kind}", "gauge", "human"))
     return LabelChip(words, icon, tone, pending)
@@ -75,8 +83,19 @@ def kinds_in(label: Label, name: str) -> list[str]:
         kinds += [f"#{i + 1}" for i, layer in enumerate(orders[-1]) if name in layer]
     for word in label.words:
         if word.trajectory_id == name:
-            kinds.append(formatting.number(word.value) if word.kind == "score" else word.kind)
+            kinds.append(_kind(word))
     return kinds
+
+
+def _kind(word: Word) -> str:
+    if word.kind == "field":
+        return f"={field_text(word)}"
+    return formatting.number(word.value) if word.kind == "score" else word.kind
+
+
+def field_text(word: Word) -> str:
+    """Return name and value of a custom field: "tone: kind"."""
+    return f"{word.name}: {shown(word.value) if word.value is not None else word.text}"
 
 
 def _ties(
@@ -161,4 +180,6 @@ def _word_text(word: Word, numbers: dict[str, int]) -> str:
     who = _named([word.trajectory_id], numbers) if word.trajectory_id else "the group"
     if word.kind == "score":
         return f"{who} scored {formatting.number(word.value)}"
+    if word.kind == "field":
+        return f"{who} {plain(field_text(word))[:CHIP_CHARS]}"
     return f"{who} {_DONE[word.kind]}"

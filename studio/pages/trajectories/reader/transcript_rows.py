@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from engine.protocol.records.judging import PART as RULER
+from engine.protocol.records.labels import PART as LABEL
 from engine.protocol.records.runs import Branch, GroupSummary, Trajectory
 from engine.protocol.records.runs import Message as ChatMessage
 from engine.protocol.requests.filters import is_error_result
@@ -46,8 +47,10 @@ def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
 
 
 def weight_of(name: str, weights: Weights) -> float:
-    """Return the weight of a reward part (default 1; for a person's label, that of the judge)."""
-    return weights.get(name, weights.get(RULER, 1.0) if name == "label" else 1.0)
+    """Return the weight of a reward part (default 1; for a person's label, that of the judge; for a
+    custom label field, that of its name)."""
+    usual = weights.get(RULER, 1.0) if name == LABEL else 1.0
+    return weights.get(name, weights.get(name.removeprefix(f"{LABEL}/"), usual))
 
 
 def completions(trajectory: Trajectory) -> list[list[Token]]:

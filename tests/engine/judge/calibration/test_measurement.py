@@ -1,6 +1,7 @@
 """Agreement with a person's labels: identical trajectories count once, and ranks them apart not."""
 
-from engine.judge.calibration.measurement import consistency, first_of_identical, merged
+from engine.judge.calibration.measurement import consistency, first_of_identical, merged, repeated
+from engine.protocol.records.labels import Label, Word
 from engine.protocol.records.runs import Message, Trajectory
 
 
@@ -31,3 +32,13 @@ def test_consistency_of_identical_trajectories_ranked_in_reverse_is_unknown() ->
     looks = [merged([("a", "b")], first), merged([("b", "a")], first)]
     assert consistency(looks) is None
     assert consistency([[("a", "b")], [("b", "a")]]) == -1
+
+
+def test_blind_labels_of_two_people_are_no_repeat() -> None:
+    def label(name: str, who: str, blind: bool = True) -> Label:
+        words = (Word(kind="best", trajectory_id="a"),)
+        return Label(id=name, step=1, group=0, words=words, who=who, blind=blind)
+
+    people = [label("1", "Ann"), label("2", "Ben"), label("3", "Ann", blind=False)]
+    assert repeated(people) == []
+    assert [one.id for one in repeated([*people, label("4", "Ben")])] == ["2", "4"]

@@ -18,6 +18,7 @@ TITLES = {
     "servers": ["Remote servers"],
     "machine": ["This machine"],
     "keys": ["Judge keys", "Tracker keys"],
+    "labels": ["Labels"],
     "appearance": ["Appearance"],
     "notifications": ["Notifications"],
     "shortcuts": ["Keyboard shortcuts"],

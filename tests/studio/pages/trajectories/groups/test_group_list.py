@@ -37,7 +37,7 @@ def add_step(engine: FakeEngine, number: int) -> None:
 
 
 async def wait_for_total(page: Any, total: int) -> None:
-    page._refresh_lists()
+    page._lists.refresh()
     await until(lambda: page._groups.total == total and not page.tasks.busy(page._groups._name))
 
 

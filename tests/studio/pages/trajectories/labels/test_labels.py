@@ -287,7 +287,7 @@ def test_label_of_another_client_is_shown_and_draft_kept(
 ) -> None:
     async def job() -> None:
         async with trajectories_page(with_judged_run, qapp, tmp_path) as (studio, page):
-            await until(lambda: page._seen[1] is not None)
+            await until(lambda: page._lists._seen[1] is not None)
             press_key(page, Key.Key_F)
             await until(lambda: page._labels.labelling.preview)
             group, first = page._siblings.group, page._labels.labelling.attempts[0]
