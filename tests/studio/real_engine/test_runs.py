@@ -32,10 +32,15 @@ async def open_group(studio: Studio, page: Any, run_id: str, group: int) -> None
     studio.session.select_run(run_id)
     await until(lambda: page._lists._run_id == run_id, SOON_S)
     page.show_group("train", 1, group)
-    await until(lambda: page._siblings is not None and page._group_run == run_id, SOON_S)
+    await until(lambda: page._group_run == run_id and shown_group(page) == group, SOON_S)
     studio.window.activateWindow()
     page._home().setFocus()
     await until(lambda: QApplication.focusWidget() is page._home())
+
+
+def shown_group(page: Any) -> int | None:
+    """Number of the group on the page; at first that of the list's first row."""
+    return page._siblings.group.group if page._siblings else None
 
 
 def stored_labels(folder: Path) -> list[Label]:
