@@ -12,7 +12,7 @@ from tests.studio.fakes.engine import FakeEngine
 from tests.studio.screenshots.models import DOWNLOADS
 from tests.studio.screenshots.pages import fill_workspace, open_project, studio_on
 
-SETTLED_S, ONE_LINE_PX = 0.2, 52
+SETTLED_S, ONE_LINE_PX = 0.1, 52
 LONG = (
     "The adapter could not be read. Choose a folder that has adapter_config.json and the weights: "
     "/home/somebody/experiments/2026-11-03/inbox-scout-with-a-long-name/checkpoints/step-000120/"
