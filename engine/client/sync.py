@@ -16,7 +16,6 @@ from engine.client.transport import (
     blocks_of,
     read_body,
     refusal,
-    unreachable,
 )
 from engine.protocol.events.run import ProgressTicked, decode
 from engine.protocol.problems import LaunchError
@@ -158,19 +157,16 @@ class SyncCalls(Transport):
         `came` receives the size of each block. Raises LaunchError if more arrives."""
         left = size - begin
         params: dict[str, str | int] = {"path": path, "offset": begin}
-        try:
-            async with self._http.stream(
-                "GET", f"/runs/{run_id}/file", params=params, timeout=httpx.Timeout(30.0)
-            ) as response:
-                if response.is_error:
-                    raise refusal(response, await read_body(response, MOST_REFUSAL_BYTES))
-                async with aclosing(blocks_of(response)) as blocks:
-                    async for block in blocks:
-                        if len(block) > left:
-                            words = f"it is longer than the announced {size} bytes"
-                            raise bad_answer(response, words)
-                        left -= len(block)
-                        await asyncio.to_thread(target.write, block)
-                        came(len(block))
-        except httpx.TransportError as error:
-            raise unreachable(error) from error
+        timeout = httpx.Timeout(30.0)
+        url = f"/runs/{run_id}/file"
+        async with self._response("GET", url, params=params, timeout=timeout) as response:
+            if response.is_error:
+                raise refusal(response, await read_body(response, MOST_REFUSAL_BYTES))
+            async with aclosing(blocks_of(response)) as blocks:
+                async for block in blocks:
+                    if len(block) > left:
+                        words = f"it is longer than the announced {size} bytes"
+                        raise bad_answer(response, words)
+                    left -= len(block)
+                    await asyncio.to_thread(target.write, block)
+                    came(len(block))

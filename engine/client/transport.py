@@ -7,7 +7,7 @@ untrusted server.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -101,6 +101,7 @@ A = TypeVar("A")
 MOST_REFUSAL_BYTES = 2**20
 SILENCE_S = 20.0
 """Read timeout in seconds: a stream carries a comment every 5 s."""
+OPENED = ("connection.connect_tcp.complete", "connection.connect_unix_socket.complete")
 LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepalive_expiry=3.0)
 """Idle connections are closed after 3 s, before the engine closes them after 5 s: a request on a
 connection that is being closed would be lost."""
@@ -122,11 +123,13 @@ class Transport:
             headers={"Authorization": f"Bearer {token}", **PLAIN},
             timeout=httpx.Timeout(timeout_s, connect=5.0),
             trust_env=False,  # a proxy must never see loopback traffic
+            event_hooks={"request": [self._trace]},
         )
 
     @property
     def http(self) -> httpx.AsyncClient:
-        """HTTP client for forwarding requests of others."""
+        """HTTP client for forwarding requests of others. Raises LaunchError if it is closed."""
+        self._check_open()
         return self._http
 
     async def __aenter__(self) -> Self:
@@ -136,7 +139,34 @@ class Transport:
         await self.close()
 
     async def close(self) -> None:
+        """Close all connections; requests that still wait fail with LaunchError."""
         await self._http.aclose()
+
+    def _check_open(self) -> None:
+        if self._http.is_closed:
+            raise unreachable(httpx.CloseError("the client is closed"))
+
+    async def _trace(self, request: httpx.Request) -> None:
+        request.extensions["trace"] = self._close_late
+
+    async def _close_late(self, event: str, details: dict[str, Any]) -> None:
+        """Close a connection that was still being opened when the client was closed: the pool
+        closes only those that it knows (https://www.encode.io/httpcore/extensions/#trace)."""
+        if event in OPENED and self._http.is_closed:
+            await details["return_value"].aclose()
+
+    @asynccontextmanager
+    async def _response(
+        self, method: str, path: str, **arguments: Any
+    ) -> AsyncGenerator[httpx.Response, None]:
+        """Send a request and give its response, whose body is still to be read. Raises LaunchError
+        if the engine cannot be reached or the client is closed."""
+        self._check_open()
+        try:
+            async with self._http.stream(method, path, **arguments) as response:
+                yield response
+        except httpx.TransportError as error:
+            raise unreachable(error) from error
 
     async def _ask(
         self,
@@ -155,32 +185,26 @@ class Transport:
         self, path: str, body: BaseModel | None, item: type[T] | TypeAdapter[T]
     ) -> AsyncGenerator[T, None]:
         """Yield records of a JSON Lines response; closing the iterator cancels the rest."""
-        try:
-            json_body = body.model_dump(mode="json") if body else {}
-            async with self._http.stream("POST", path, json=json_body, timeout=None) as response:
-                if response.is_error:
-                    raise refusal(response, await read_body(response, MOST_REFUSAL_BYTES))
-                async with aclosing(lines_of(response)) as lines:
-                    async for line in lines:
-                        yield _line(line, item, response)
-        except httpx.TransportError as error:
-            raise unreachable(error) from error
+        json_body = body.model_dump(mode="json") if body else {}
+        async with self._response("POST", path, json=json_body, timeout=None) as response:
+            if response.is_error:
+                raise refusal(response, await read_body(response, MOST_REFUSAL_BYTES))
+            async with aclosing(lines_of(response)) as lines:
+                async for line in lines:
+                    yield _line(line, item, response)
 
     async def _streamed(
         self, path: str, most_line_bytes: int = MOST_LINE_BYTES, **params: Any
     ) -> AsyncGenerator[str, None]:
         """Yield data lines of a stream until the engine closes it or is silent."""
         timeout = httpx.Timeout(SILENCE_S, connect=5.0)
-        try:
-            async with self._http.stream("GET", path, params=params, timeout=timeout) as response:
-                if response.status_code != httpx.codes.OK:
-                    raise refusal(response, await read_body(response, MOST_REFUSAL_BYTES))
-                async with aclosing(lines_of(response, most_line_bytes)) as lines:
-                    async for line in lines:
-                        if line.startswith("data:"):
-                            yield line[5:].strip()
-        except httpx.TransportError as error:
-            raise unreachable(error) from error
+        async with self._response("GET", path, params=params, timeout=timeout) as response:
+            if response.status_code != httpx.codes.OK:
+                raise refusal(response, await read_body(response, MOST_REFUSAL_BYTES))
+            async with aclosing(lines_of(response, most_line_bytes)) as lines:
+                async for line in lines:
+                    if line.startswith("data:"):
+                        yield line[5:].strip()
 
     async def _list(
         self, path: str, item: type[T], params: dict[str, Any] | None = None
@@ -193,12 +217,9 @@ class Transport:
     ) -> httpx.Response:
         """Send a request; returns the response with its body. Raises LaunchError if the body is
         larger than `most_bytes`."""
-        try:
-            async with self._http.stream(method, path, **arguments) as response:
-                most = MOST_REFUSAL_BYTES if response.is_error else most_bytes
-                body = await read_body(response, most)
-        except httpx.TransportError as error:
-            raise unreachable(error) from error
+        async with self._response(method, path, **arguments) as response:
+            most = MOST_REFUSAL_BYTES if response.is_error else most_bytes
+            body = await read_body(response, most)
         if response.is_error:
             raise refusal(response, body)
         return httpx.Response(

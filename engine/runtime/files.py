@@ -5,6 +5,7 @@ After a crash a reader finds the old content or the new one, never a mixture. St
 
 import hashlib
 import os
+import secrets
 from collections.abc import Iterable
 from pathlib import Path
 from typing import IO, Any
@@ -39,10 +40,16 @@ def sync_tree(folder: Path) -> None:
         sync(path)
 
 
+def temporary_file(file: Path) -> Path:
+    """Path of a temporary file beside a file; different for each call, so that threads and
+    processes may replace the same file at once."""
+    return file.with_name(f".{file.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+
+
 def replace_file(file: Path, content: str | bytes, mode: int = 0o666) -> None:
     """Replace the content of a file: write a temporary file beside it, fsync, rename, fsync the
     folder. `mode` is the file mode before the umask applies. Raises OSError."""
-    scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+    scratch = temporary_file(file)
 
     def create(path: str, flags: int) -> int:
         return os.open(path, flags, mode)

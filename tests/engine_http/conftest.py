@@ -25,6 +25,7 @@ from engine.protocol.requests.runs import Command, Handshake, StartRun
 from engine.storage.run_folder.run import is_locked
 from engine.trust.projects import trust_project
 from tests.support.engine_starter import Started, starter
+from tests.support.processes import is_alive
 
 ROOT = Path(__file__).parents[2]
 STAYING = (
@@ -285,10 +286,6 @@ def delete_checkpoints_after(run: RunSummary, step: int) -> None:
     for checkpoint in (folder / "checkpoints").iterdir():
         if int(checkpoint.name.removeprefix("step-")) > step:
             shutil.rmtree(checkpoint)
-
-
-def is_alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 def until(condition: Callable[[], bool], timeout_s: float = 20) -> None:

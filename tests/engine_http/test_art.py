@@ -25,6 +25,7 @@ from engine.server.services.library import Library
 from engine.storage.run_db.reader import RunReader
 from tests.engine.integrations.art.test_train_arguments import KEYS
 from tests.engine_http.conftest import ROOT, until
+from tests.support.processes import is_alive
 
 SCRIPT = Path(__file__).with_name("art_2048.py")
 MODEL = Path(".art/2048-multi-turn/models/agent-001")
@@ -83,7 +84,7 @@ def place(workspace: Path, tiny_model: Path, tmp_path: Path) -> Iterator[Project
         engine = psutil.Process(endpoint.pid)
         processes = [engine, *engine.children(recursive=True)]
         engine.terminate()
-        until(lambda: not any(_alive(one) for one in processes))
+        until(lambda: not any(is_alive(one) for one in processes))
 
 
 @pytest.mark.long
@@ -162,10 +163,6 @@ def _facts(one: Trajectory) -> str:
     messages = [(message.role, message.content) for message in one.messages]
     metrics = sorted(one.metrics.items())
     return json.dumps([one.scenario_id, one.reward, metrics, one.output, messages])
-
-
-def _alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.long

@@ -22,15 +22,8 @@ from engine.protocol.events.run import (
 )
 from engine.protocol.problems import Refused
 from engine.protocol.requests.runs import Command
-from tests.engine_http.conftest import (
-    ROOT,
-    Engine,
-    is_alive,
-    make_project,
-    start_engine,
-    stop_engine,
-    until,
-)
+from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine, until
+from tests.support.processes import is_alive
 
 STARTER = "smollm2-135m-instruct"
 SMALL = {

@@ -11,6 +11,7 @@ import pytest
 from engine.judge.providers.access import start_worker
 from engine.policy.vllm import process as vllm
 from tests.engine_http.conftest import AGENT, make_project, start_engine, stop_engine, until
+from tests.support.processes import is_alive
 
 FORKS = """
 import os
@@ -49,7 +50,7 @@ def test_daemons_of_agent_end_with_killed_engine(
     started_at = time.monotonic()
     until(lambda: not sleepers(), 5)
     seconds = time.monotonic() - started_at
-    until(lambda: not any(one.is_running() and one.status() != "zombie" for one in children), 5)
+    until(lambda: not any(is_alive(one) for one in children), 5)
     print(f"gone {seconds:.2f} s after the engine; so were {len(children)} others")
 
 

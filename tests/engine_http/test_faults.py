@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import aclosing
 from pathlib import Path
 
 import psutil
@@ -36,6 +37,7 @@ from tests.engine_http.conftest import (
     stop_engine,
     until,
 )
+from tests.support.processes import is_alive
 
 BODY = """
 import asyncio, os, sys, time, threading, subprocess
@@ -285,7 +287,7 @@ def test_random_kills_lose_no_acknowledged_event(workspace: Path, tiny_model: Pa
             studio.kill()  # a running studio starts the next engine by itself
             studio.wait()
             engine.kill()
-            until(lambda children=children: not any(alive(p) for p in children))  # type: ignore[misc]
+            until(lambda children=children: not any(is_alive(p) for p in children))  # type: ignore[misc]
             engine = start_engine(workspace)
             engine.call(lambda c: c.project(str(project)))
             studio = start_studio(workspace)
@@ -300,9 +302,8 @@ def test_random_kills_lose_no_acknowledged_event(workspace: Path, tiny_model: Pa
     until(lambda: resume_if_stopped(engine, run) and has_checkpoint(run), 60)
     if engine.call(lambda c: c.run(run.id)).state == "running":
         engine.call(lambda c: c.command(run.id, Command(action="stop_now")))
-    assert list(stored_events(engine, run.id)) == list(
-        range(1, 1 + len(stored_events(engine, run.id)))
-    )
+    seqs = list(stored_events(engine, run.id))
+    assert seqs == list(range(1, 1 + len(seqs)))
     rollouts = rollouts_by_step(run)
     assert list(rollouts.items()) == [(step, ATTEMPTS) for step in range(1, 1 + len(rollouts))]
     check_replay(engine, run)
@@ -364,17 +365,12 @@ def stored_events(engine: Engine, run_id: str) -> dict[int, str]:
 
     async def read(client) -> dict[int, str]:  # type: ignore[no-untyped-def]
         events: dict[int, str] = {}
-        try:
-            async with asyncio.timeout(0.5):
-                async for event in client.events(run_id):
-                    if event.seq:
-                        events[event.seq] = event.model_dump_json()
-        except TimeoutError:
-            pass
+        last = (await client.run(run_id)).seq
+        async with asyncio.timeout(20), aclosing(client.events(run_id)) as stream:
+            while max(events, default=0) < last:
+                event = await anext(stream)
+                if event.seq:
+                    events[event.seq] = event.model_dump_json()
         return events
 
     return engine.call(read)
-
-
-def alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE

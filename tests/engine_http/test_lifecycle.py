@@ -38,13 +38,8 @@ from engine.protocol.requests.runs import (
 from engine.reward.reward_hacking import NAMES
 from engine.server.services.summaries import summarise
 from engine.storage.checkpoints.checkpoint import verify
-from tests.engine_http.conftest import (
-    Engine,
-    delete_checkpoints_after,
-    is_alive,
-    make_project,
-    until,
-)
+from tests.engine_http.conftest import Engine, delete_checkpoints_after, make_project, until
+from tests.support.processes import is_alive
 
 
 @pytest.fixture(scope="module")
@@ -242,7 +237,7 @@ def test_engine_shutdown_leaves_no_process(own_engine: Engine, project: Path) ->
     assert len(children) >= 2
     engine.call(lambda c: c.shut_down())
     engine.process.wait(timeout=30)
-    until(lambda: not any(p.is_running() for p in children))
+    until(lambda: not any(is_alive(p) for p in children))
     assert summarise(Path(run.path)).state == "stopped"
 
 

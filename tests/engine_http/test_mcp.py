@@ -28,9 +28,10 @@ from engine.protocol.requests.drafts import (
 from engine.protocol.requests.runs import TrajectoryQuery
 from tests.agents import REQUIREMENTS
 from tests.engine.judge.scripted import Script, provider
-from tests.engine_http.conftest import Engine, is_alive, until
+from tests.engine_http.conftest import Engine, until
 from tests.engine_http.test_authoring import DraftWriter, generate_draft
 from tests.support.engine_starter import run_command
+from tests.support.processes import is_alive
 
 pytestmark = pytest.mark.usefixtures("installed_packages")
 SERVER = str(REQUIREMENTS.parent / "library_server.py")

@@ -9,6 +9,7 @@ from engine.protocol.problems import Refused
 from engine.protocol.requests.models import ActOnDownload, ModelDownload
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine, until
 from tests.support.model_hub import ModelHub, model_hub
+from tests.support.processes import is_alive
 
 NAME = "tiny/llama"
 WEIGHTS = "model.safetensors"
@@ -86,7 +87,7 @@ def test_download_of_a_killed_engine_is_resumed_by_the_next(hub: ModelHub, works
     children = engine.child_processes("engine.models.serve")
     assert children
     engine.kill()
-    until(lambda: not any(child.is_running() for child in children))
+    until(lambda: not any(is_alive(child) for child in children))
 
     hub.requests.clear()
     hub.block_s = 0.0

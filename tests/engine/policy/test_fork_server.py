@@ -19,6 +19,7 @@ from engine.policy.torch import preloaded
 from engine.policy.worker import ROOT, TorchPolicy
 from engine.runtime.child import ChildDied
 from tests.engine.policy.test_data_parallel import STEM, batch, spec, tokens_of
+from tests.support.processes import is_alive
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="policies are forked on Linux only")
 ENGINE = """
@@ -214,7 +215,7 @@ def test_server_and_policy_exit_with_the_engine(tmp_path: Path) -> None:
     engine.kill()
     engine.wait()
     end = time.monotonic() + 10
-    while any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in processes):
+    while any(is_alive(one) for one in processes):
         assert time.monotonic() < end, "a process outlived the engine"
         time.sleep(0.02)
 

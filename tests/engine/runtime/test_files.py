@@ -2,6 +2,7 @@
 
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,16 @@ def test_replace_file_leaves_no_other_files(tmp_path: Path) -> None:
     for text in ("first\n", "second · ü\n"):
         replace_file(file, text)
         assert file.read_text(encoding="utf-8") == text
+    assert os.listdir(tmp_path) == [file.name]
+
+
+def test_threads_may_replace_the_same_file(tmp_path: Path) -> None:
+    file = tmp_path / "notes.json"
+    contents = [str(number) * 1000 for number in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(20):
+            list(pool.map(lambda content: replace_file(file, content), contents))
+            assert file.read_text() in contents
     assert os.listdir(tmp_path) == [file.name]
 
 

@@ -23,7 +23,6 @@ from tests.engine_http.conftest import (
     AGENT,
     CACHE,
     Engine,
-    is_alive,
     make_project,
     start_engine,
     stop_engine,
@@ -32,6 +31,7 @@ from tests.engine_http.conftest import (
 )
 from tests.engine_http.test_judge import JUDGE, letters
 from tests.engine_http.test_trials import RUBRIC, trajectories_file
+from tests.support.processes import is_alive
 
 EVEN = (
     "sum(c.isalpha() for c in reply)",

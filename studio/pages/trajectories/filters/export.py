@@ -1,6 +1,5 @@
 """Export of trajectories as JSON lines: the selected rows, or all that match the filter."""
 
-import os
 from contextlib import aclosing
 from pathlib import Path
 from typing import TextIO
@@ -11,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QMenu
 from engine.protocol.problems import Refused
 from engine.protocol.records.runs import TrajectorySummary
 from engine.protocol.requests.runs import ExportTrajectories
-from engine.runtime.files import move_into_place, sync_open
+from engine.runtime.files import move_into_place, sync_open, temporary_file
 from studio.models.trajectories import TrajectoryTableModel
 from studio.pages.trajectories.trajectory_table import AttemptTable
 from studio.runtime.tasks import TaskScope
@@ -97,7 +96,7 @@ class TrajectoryExport(QObject):
         self, run_id: str, request: ExportTrajectories, file: Path, total: int
     ) -> tuple[int, Path]:
         """Write beside the file and rename, so that a cancelled export leaves nothing."""
-        scratch = file.with_name(f".{file.name}.{os.getpid()}.tmp")
+        scratch = temporary_file(file)
         try:
             with scratch.open("w", encoding="utf-8") as target:
                 count = await self._stream(run_id, request, target, total)

@@ -13,6 +13,7 @@ from engine.protocol.config.project import AgentConfig
 from engine.protocol.problems import ConfigError, RolloutError
 from engine.rollout.agents import processes
 from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt
+from tests.support.processes import is_alive
 
 T = TypeVar("T")
 
@@ -118,7 +119,7 @@ def test_children_of_a_blocked_agent_are_ended(tmp_path: Path, quick_ping: None)
 
     with_pool(tmp_path, PARENT, work)
     assert children
-    assert not any(child.is_running() for child in children)
+    assert not any(is_alive(child) for child in children)
 
 
 def test_process_killed_while_loading_is_restarted_once(tmp_path: Path) -> None:
