@@ -6,6 +6,7 @@ Runs the sweep with successive halving, and without. Prints both tables, the sav
 and the best trial of each, which should have the same setting. Takes about 20 minutes on two cores.
 """
 
+import os
 import tempfile
 import time
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 from engine.cli.sweep_text import table_text
 from engine.models.registry import find_model
 from engine.protocol.records.sweeps import SweepView
-from tests.engine_http.conftest import start_engine, stop_engine
+from tests.engine_http.conftest import CACHE, start_engine, stop_engine, temporary_home
 from tests.engine_http.test_sweep_hello import HOUR_S, SETTINGS, STARTER, make_hello
 from tests.engine_http.test_sweeps import follow, start
 
@@ -30,15 +31,15 @@ LARGER = {
 
 def main() -> None:
     views: dict[str, SweepView] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        workspace = Path(folder)
+    with tempfile.TemporaryDirectory() as folder, temporary_home(Path(folder)) as workspace:
+        os.environ["XDG_CACHE_HOME"] = CACHE  # the starter model is there
         project = make_hello(workspace)
         settings = {**SETTINGS, **LARGER, "model.name": str(find_model(STARTER))}
         engine = start_engine(workspace)
         try:
             for prune in ("halving", "none"):
                 started_at = time.monotonic()
-                sweep = start(engine, project, **settings, **{"sweep.prune": prune})
+                sweep = start(engine, project, **{**settings, "sweep.prune": prune})
                 views[prune] = view = follow(engine, sweep, timeout_s=HOUR_S)
                 seconds = time.monotonic() - started_at
                 print(f"\nprune = {prune!r}: {view.steps_done} steps, {seconds:.0f} s")
