@@ -60,6 +60,21 @@ SECRETS = (
 )  # fmt: skip
 
 
+def environ_of(pid: int, timeout_s: float = 10) -> dict[str, str]:
+    """Variables of a process, empty for one that has ended.
+
+    The kernel shows none while the process executes a new program, so they are read until they
+    are there.
+    """
+    deadline = time.monotonic() + timeout_s
+    try:
+        while not (variables := psutil.Process(pid).environ()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+    except psutil.NoSuchProcess:
+        return {}
+    return variables
+
+
 def test_children_get_no_secret_environment_variables(
     workspace: Path,
     tiny_model: Path,
@@ -78,7 +93,7 @@ def test_children_get_no_secret_environment_variables(
         kinds = {"agent": "host.py", "policy": "policy.torch", "renderer": "rendering.worker"}
         for kind, word in kinds.items():
             for number, child in enumerate(engine.child_processes(word)):
-                if variables := child.environ():  # empty while the process ends
+                if variables := environ_of(child.pid):
                     environments[f"{kind} {number}"] = variables
     finally:
         stop_engine(engine)
@@ -86,7 +101,7 @@ def test_children_get_no_secret_environment_variables(
     async def judge() -> dict[str, str]:
         child = await start_worker("judge", tmp_path / "log")
         try:
-            return psutil.Process(child.pid).environ()
+            return environ_of(child.pid)
         finally:
             await child.kill()
 

@@ -3,7 +3,6 @@
 `python -m tests.studio.screenshots.backends FOLDER`
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from studio.app import Studio
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.made_backends import SETUPS, fill_backends
-from tests.studio.screenshots.pages import open_project, run_shots, settle, studio_on, take
+from tests.studio.screenshots.pages import open_project, run_command, settle, studio_on, take
 
 
 async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
@@ -66,4 +65,4 @@ async def show_setup(
 
 
 if __name__ == "__main__":
-    run_shots(lambda app: shoot(app, Path(sys.argv[1]).resolve(), sys.argv[2:]))
+    run_command(shoot, names=True)

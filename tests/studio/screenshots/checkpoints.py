@@ -3,7 +3,6 @@
 `python -m tests.studio.screenshots.checkpoints FOLDER`
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from tests.studio.fakes.engine import FakeEngine
 from tests.studio.screenshots.pages import (
     fill_workspace,
     open_project,
-    run_shots,
+    run_command,
     settle,
     studio_on,
     take,
@@ -73,9 +72,5 @@ async def shoot(app: QApplication, folder: Path) -> None:
         engine.stop()
 
 
-def main(folder: Path) -> None:
-    run_shots(lambda app: shoot(app, folder))
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run_command(shoot)

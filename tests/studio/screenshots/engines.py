@@ -3,7 +3,6 @@
 `python -m tests.studio.screenshots.engines FOLDER`
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from engine.protocol.records.environments import ChosenEngine, EngineChoice, Env
 from studio.app import Studio
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.environments import FULL, HOME, FakeEnvironments, at_home
-from tests.studio.screenshots.pages import run_shots, settle, studio_on, take
+from tests.studio.screenshots.pages import run_command, settle, studio_on, take
 
 
 def installing(environments: FakeEnvironments) -> None:
@@ -71,4 +70,4 @@ async def show(studio: Studio) -> None:
 
 
 if __name__ == "__main__":
-    run_shots(lambda app: shoot(app, Path(sys.argv[1]).resolve()))
+    run_command(shoot)

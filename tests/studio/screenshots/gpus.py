@@ -4,7 +4,6 @@
 """
 
 import math
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from tests.studio.fakes.gpus import GB, card
 from tests.studio.screenshots.pages import (
     fill_workspace,
     open_project,
-    run_shots,
+    run_command,
     settle,
     studio_on,
     take,
@@ -92,9 +91,5 @@ def _tick(state: Any, moment: int) -> e.ProgressTicked:
     return e.ProgressTicked(step=state.step, phase="rolling_out", done=44, total=64, cards=(gpu,))
 
 
-def main(folder: Path) -> None:
-    run_shots(lambda app: shoot(app, folder))
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    run_command(shoot)

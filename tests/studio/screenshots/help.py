@@ -4,7 +4,6 @@
 """
 
 import os
-import sys
 from pathlib import Path
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -15,7 +14,7 @@ from PySide6.QtWidgets import QApplication
 from studio.shell.help import HelpDialog
 from studio.theme.theme import Theme
 from studio.widgets.controls.inputs import SearchInput
-from tests.studio.screenshots.pages import run_shots, settle
+from tests.studio.screenshots.pages import run_command, settle
 
 PAGES = (
     "index.md",
@@ -43,10 +42,5 @@ async def shoot(app: QApplication, folder: Path) -> None:
         dialog.close()
 
 
-def main(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    run_shots(lambda app: shoot(app, folder))
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run_command(shoot)

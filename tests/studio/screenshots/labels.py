@@ -4,7 +4,6 @@
 """
 
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from tests.studio.fakes.engine import FakeEngine
 from tests.studio.screenshots.pages import (
     fill_workspace,
     open_project,
-    run_shots,
+    run_command,
     settle,
     studio_on,
     take,
@@ -173,9 +172,5 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
         engine.stop()
 
 
-def main(folder: Path, wanted: list[str]) -> None:
-    run_shots(lambda app: shoot(app, folder, wanted))
-
-
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), sys.argv[2:])
+    run_command(shoot, names=True)

@@ -3,7 +3,6 @@
 `python -m tests.studio.screenshots.models FOLDER [--sizes 960x640,…]`
 """
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,7 @@ from PySide6.QtWidgets import QApplication
 from engine.protocol.requests.models import ModelDownload
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.models import GATED, HUB, UNREACHABLE
-from tests.studio.screenshots import pages
-from tests.studio.screenshots.pages import open_project, run_shots, settle, studio_on, take
+from tests.studio.screenshots.pages import open_project, run_command, settle, studio_on, take
 
 DOWNLOADS = [
     ModelDownload(
@@ -82,9 +80,4 @@ async def shoot(app: QApplication, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Save pictures of the Models page.")
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--sizes", default="960x640,1280x800,1920x1080")
-    chosen = parser.parse_args()
-    pages.SIZES[:] = [tuple(map(int, size.split("x"))) for size in chosen.sizes.split(",")]  # type: ignore[misc]
-    run_shots(lambda app: shoot(app, chosen.folder.resolve()))
+    run_command(shoot)

@@ -3,7 +3,6 @@
 `python -m tests.studio.screenshots.new_project FOLDER`
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.environments import AGENT, at_home
 from tests.studio.pages.new_project.test_wizard import PAID, fill_in_task
 from tests.studio.pages.tools.test_packages import FILE, setup_of
-from tests.studio.screenshots.pages import run_shots, settle, studio_on, take, wait_for
+from tests.studio.screenshots.pages import run_command, settle, studio_on, take, wait_for
 
 LONG = (
     "A customer of a bicycle shop writes a short message, in any language. The model answers in at "
@@ -127,5 +126,4 @@ async def _setup(studio: Any, engine: FakeEngine, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    target = Path(sys.argv[1]).resolve()
-    run_shots(lambda app: shoot(app, target))
+    run_command(shoot)

@@ -3,7 +3,6 @@
 `python -m tests.studio.screenshots.packages FOLDER`
 """
 
-import sys
 from pathlib import Path
 
 from PySide6.QtWidgets import QApplication
@@ -13,7 +12,7 @@ from engine.protocol.records.environments import EnvironmentTicked
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.environments import AGENT, at_home
 from tests.studio.pages.tools.test_packages import FILE, setup_of
-from tests.studio.screenshots.pages import run_shots, settle, studio_on, take
+from tests.studio.screenshots.pages import run_command, settle, studio_on, take
 
 TICK = EnvironmentTicked(
     stage="downloading", words="langgraph 1.0.3", done=11, total=28, share=0.25
@@ -54,4 +53,4 @@ async def shoot(app: QApplication, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    run_shots(lambda app: shoot(app, Path(sys.argv[1]).resolve()))
+    run_command(shoot)

@@ -287,18 +287,25 @@ def run_shots(work: Callable[[QApplication], Coroutine[Any, Any, None]]) -> None
         loop.run_until_complete(work(app))
 
 
-def main(arguments: list[str]) -> None:
-    parser = argparse.ArgumentParser(description="Save pictures of the pages.")
+def run_command(shoot: Callable[..., Coroutine[Any, Any, None]], *, names: bool = False) -> None:
+    """Command line of a module of screenshots: `FOLDER [--sizes …] [--scale …] [name ...]`.
+
+    `shoot` gets the application, the folder and, with `names`, the list of names (empty: all).
+    """
+    parser = argparse.ArgumentParser(description="Save pictures of the studio.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("pages", nargs="*", help="names of pages; none: all of them")
+    if names:
+        parser.add_argument("names", nargs="*", help="names of pictures; none: all of them")
     parser.add_argument("--sizes", help="such as 960x640,1280x800,1920x1080")
     parser.add_argument("--scale", default="1", help="device pixels of a logical pixel")
-    chosen = parser.parse_args(arguments)
+    chosen = parser.parse_args()
     os.environ["QT_SCALE_FACTOR"] = chosen.scale
     if chosen.sizes:
         SIZES[:] = [tuple(map(int, size.split("x"))) for size in chosen.sizes.split(",")]  # type: ignore[misc]
-    run_shots(lambda app: shoot(app, chosen.folder.resolve(), chosen.pages))
+    folder = chosen.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    run_shots(lambda app: shoot(app, folder, *([chosen.names] if names else [])))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    run_command(shoot, names=True)

@@ -3,9 +3,7 @@
 `python -m tests.studio.screenshots.runs FOLDER`
 """
 
-import sys
 import time
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from tests.studio.fakes.simulated_run import Simulation, TrainConfig
 from tests.studio.fakes.sweeps import make_sweep
 from tests.studio.screenshots.pages import (
     open_project,
-    run_shots,
+    run_command,
     settle,
     studio_on,
     take,
@@ -113,4 +111,4 @@ async def shoot(app: QApplication, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    run_shots(partial(shoot, folder=Path(sys.argv[1]).resolve()))
+    run_command(shoot)

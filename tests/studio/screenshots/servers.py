@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -30,7 +29,7 @@ from tests.studio.screenshots.pages import (
     SIZES,
     fill_workspace,
     open_project,
-    run_shots,
+    run_command,
     settle,
     studio_on,
     take,
@@ -241,4 +240,4 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    run_shots(lambda app: shoot(app, Path(sys.argv[1]).resolve(), sys.argv[2:]))
+    run_command(shoot, names=True)

@@ -3,7 +3,6 @@
 `python -m tests.studio.screenshots.sft FOLDER`
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 
 from tests.studio.fakes import made_sft
 from tests.studio.fakes.engine import FakeEngine
-from tests.studio.screenshots.pages import open_project, run_shots, settle, studio_on, take
+from tests.studio.screenshots.pages import open_project, run_command, settle, studio_on, take
 
 
 async def shoot(app: QApplication, folder: Path) -> None:
@@ -57,5 +56,4 @@ async def _setup(studio: Any, engine: FakeEngine, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1]).resolve()
-    run_shots(lambda app: shoot(app, folder))
+    run_command(shoot)

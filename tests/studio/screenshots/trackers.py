@@ -3,7 +3,6 @@
 `python -m tests.studio.screenshots.trackers FOLDER`
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tests.studio.fakes.engine import FakeEngine
 from tests.studio.screenshots.pages import (
     fill_workspace,
     open_project,
-    run_shots,
+    run_command,
     settle,
     studio_on,
     take,
@@ -80,4 +79,4 @@ async def take_form(studio: Any, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    run_shots(lambda app: shoot(app, Path(sys.argv[1]).resolve()))
+    run_command(shoot)
