@@ -11,10 +11,12 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import httpcore
 import httpx
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from engine.protocol.problems import LaunchError, Problem, Refused, first_invalid
+from engine.runtime.closing import finished
 
 MOST_ANSWER_BYTES = 2**27
 """Size limit of one response body, unless the call sets another."""
@@ -107,6 +109,24 @@ LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=20, keepali
 connection that is being closed would be lost."""
 
 
+class _CancelSafeTransport(httpx.AsyncHTTPTransport):
+    """Transport that closes expired connections even if the request that finds them is cancelled.
+
+    httpcore 1.0 shields this work from cancellation by anyio, not from `Task.cancel()`: it forgot
+    the connections that it had not closed yet, and they stayed open.
+    """
+
+    def __init__(self, uds: str | None) -> None:
+        super().__init__(uds=uds, limits=LIMITS, verify=False)  # no TLS on loopback
+        close = self._pool._close_connections
+
+        async def close_all(expired: list[httpcore.AsyncConnectionInterface]) -> None:
+            if expired:
+                await finished(close(expired))
+
+        self._pool._close_connections = close_all  # type: ignore[method-assign]
+
+
 class Transport:
     """Connection to one engine with one token. Use as an async context manager, inside one event
     loop."""
@@ -118,7 +138,7 @@ class Transport:
         self.port = port
         uds = str(socket) if socket else None
         self._http = httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=uds, limits=LIMITS, verify=False),  # no TLS here
+            transport=_CancelSafeTransport(uds),
             base_url=f"http://127.0.0.1:{port}",
             headers={"Authorization": f"Bearer {token}", **PLAIN},
             timeout=httpx.Timeout(timeout_s, connect=5.0),

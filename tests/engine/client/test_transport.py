@@ -4,9 +4,10 @@ import asyncio
 import gc
 from collections import Counter
 
+import httpx
 import pytest
 
-from engine.client import EngineClient
+from engine.client import EngineClient, transport
 from engine.protocol.problems import AtelierError
 
 ANSWER = b"HTTP/1.1 500 Error\r\nContent-Length: 0\r\n\r\n"
@@ -53,3 +54,38 @@ def test_client_closed_during_a_request_closes_its_connection() -> None:
     asyncio.run(job())
     assert opened["all"] > 10
     assert codes["engine.unreachable"] > 10
+
+
+def test_cancelled_request_closes_all_expired_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The request that finds them is cancelled at each of its first turns of the loop."""
+    limits = httpx.Limits(max_keepalive_connections=20, keepalive_expiry=0.02)
+    monkeypatch.setattr(transport, "LIMITS", limits)
+    at_once, answered = 5, Counter[str]()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while await reader.readuntil(b"\r\n\r\n"):
+                await asyncio.sleep(0.01)
+                writer.write(ANSWER)
+                answered["all"] += 1
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            writer.close()
+
+    async def job() -> None:
+        async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+            for ticks in range(8):
+                async with EngineClient(server.sockets[0].getsockname()[1], "token") as client:
+                    requests = [client.runs() for _ in range(at_once)]
+                    await asyncio.gather(*requests, return_exceptions=True)
+                    await asyncio.sleep(0.04)
+                    late = asyncio.create_task(client.runs())
+                    for _ in range(ticks):
+                        await asyncio.sleep(0)
+                    late.cancel()
+                    await asyncio.wait([late])
+                gc.collect()
+
+    asyncio.run(job())
+    assert answered["all"] >= 8 * at_once
