@@ -9,22 +9,39 @@ from studio.theme.item_roles import VALUE_ROLE
 from studio.widgets.painting import paint
 from studio.widgets.tables.table import CellDelegate, Index, Table
 
-# title: width (None stretches), kind, least width of the table that shows the column
-_LOOK: dict[str, tuple[int | None, str, int]] = {
-    "": (38, "choice", 0),
-    "Run": (None, "strong", 0),
-    "State": (176, "text", 0),
-    "Reward": (110, "sparkline", 700),
-    "Best": (70, "mono", 0),
-    "95 %": (124, "interval", 860),
-    "Method": (92, "text", 1180),
-    "Model": (150, "text", 1400),
-    "Differs in": (230, "text", 780),
-    "Duration": (96, "figure", 1060),
-    "Cost": (76, "figure", 1300),
-    "Started": (104, "figure", 640),
+# title: width (None stretches), kind
+_LOOK: dict[str, tuple[int | None, str]] = {
+    "": (38, "choice"),
+    "Run": (None, "strong"),
+    "State": (176, "text"),
+    "Reward": (110, "sparkline"),
+    "Best": (70, "mono"),
+    "95 %": (124, "interval"),
+    "Method": (92, "text"),
+    "Model": (150, "text"),
+    "Differs in": (230, "text"),
+    "Duration": (96, "figure"),
+    "Cost": (76, "figure"),
+    "Started": (104, "figure"),
 }
+LEAST_NAME_PX = 180
+"""Least width of the column with the names of the runs; others are hidden before it is narrower."""
+BY_IMPORTANCE = (
+    *("", "Run", "State", "Best", "Differs in", "Reward", "Started", "95 %"),
+    *("Duration", "Method", "Cost", "Model"),
+)
 CHOICE = 0
+
+
+def columns_in(width: int) -> list[str]:
+    """Titles of the most important columns that a table of `width` pixels has room for."""
+    shown: list[str] = []
+    for title in BY_IMPORTANCE:
+        width -= _LOOK[title][0] or LEAST_NAME_PX
+        if width < 0:
+            break
+        shown.append(title)
+    return shown
 
 
 class _Cells(CellDelegate):
@@ -55,7 +72,7 @@ class RunsTable(Table):
         self.setItemDelegate(self.cells)
         self.setModel(model)
         for place, column in enumerate(COLUMNS):
-            width, kind, _ = _LOOK[column.title]
+            width, kind = _LOOK[column.title]
             self.set_column(place, width, kind)
         self.setSortingEnabled(True)
         self.horizontalHeader().setSortIndicator(-1, Qt.SortOrder.DescendingOrder)
@@ -68,8 +85,9 @@ class RunsTable(Table):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        shown = columns_in(self.viewport().width())
         for place, column in enumerate(COLUMNS):
-            self.setColumnHidden(place, self.width() < _LOOK[column.title][2])
+            self.setColumnHidden(place, column.title not in shown)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         index = self.indexAt(event.position().toPoint())

@@ -298,7 +298,7 @@ def run_command(shoot: Callable[..., Coroutine[Any, Any, None]], *, names: bool 
         parser.add_argument("names", nargs="*", help="names of pictures; none: all of them")
     parser.add_argument("--sizes", help="such as 960x640,1280x800,1920x1080")
     parser.add_argument("--scale", default="1", help="device pixels of a logical pixel")
-    chosen = parser.parse_args()
+    chosen = parser.parse_intermixed_args()
     os.environ["QT_SCALE_FACTOR"] = chosen.scale
     if chosen.sizes:
         SIZES[:] = [tuple(map(int, size.split("x"))) for size in chosen.sizes.split(",")]  # type: ignore[misc]

@@ -12,7 +12,8 @@ from PySide6.QtWidgets import QApplication
 
 from engine.protocol.records.run_table import MOST_COMPARED
 from studio.pages.runs.compare.charts import VALIDATION
-from studio.pages.runs.table import CHOICE
+from studio.pages.runs.rows import COLUMNS
+from studio.pages.runs.table import BY_IMPORTANCE, CHOICE, LEAST_NAME_PX, columns_in
 from studio.store.runs.chosen_runs import TOKENS, ChosenRuns
 from studio.text.settings import differences, setting_words
 from tests.studio.conftest import Run, until
@@ -47,6 +48,25 @@ def cell(page: Any, row: int, title: str) -> str:
     text = page.model.index(row, titles.index(title)).data()
     assert isinstance(text, str)
     return text
+
+
+def test_narrow_table_shows_the_most_important_columns() -> None:
+    assert columns_in(5000) == list(BY_IMPORTANCE)
+    assert set(BY_IMPORTANCE) == {column.title for column in COLUMNS}
+    assert columns_in(700) == ["", "Run", "State", "Best", "Differs in"]
+    assert columns_in(0) == []
+
+
+def test_names_of_runs_are_readable_in_a_narrow_window(
+    run: Run, engine: FakeEngine, qapp: QApplication, tmp_path: Path, ids: list[str]
+) -> None:
+    async def job() -> None:
+        async with runs_page(engine, qapp, tmp_path) as page:
+            for width in (960, 1080, 1280, 1920):
+                page.window().resize(width, 640)
+                await until(lambda: page.table.columnWidth(1) >= LEAST_NAME_PX)
+
+    run(job())
 
 
 def test_chosen_runs_keep_their_colour() -> None:
