@@ -2,10 +2,13 @@
 
 import asyncio
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from statistics import fmean
 
 from engine.evaluation.pairwise import PairwiseJudge, validations_of
 from engine.protocol.events.run import ValidationFinished
+from engine.protocol.records.judging import Verdict
 from engine.protocol.records.runs import Interval, Scenario, Trajectory
 from engine.reward.advantage.group import interval
 from engine.rollout.groups import roll_out_groups
@@ -37,6 +40,8 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
     reward = interval(list(means.values()))
     win_rates = await asyncio.to_thread(judge.win_rates, step, against) if judge else {}
     unscored = sum(t.reward is None and not t.awaits_judge for group in groups for t in group)
+    ids = [one.id for group in groups for one in group]
+    verdicts = await asyncio.to_thread(run.reader.verdicts, ids) if judge else []
     await run.say(
         ValidationFinished(
             step=step,
@@ -46,6 +51,7 @@ async def validate(run: Run, stage: Stage, scenarios: list[Scenario], step: int)
             seconds=time.monotonic() - start_s,
             against=against,
             win_rates=win_rates,
+            criteria=criterion_means(groups, verdicts),
         )
     )
     return reward
@@ -59,3 +65,20 @@ def scenario_means(groups: list[list[Trajectory]]) -> dict[str, float]:
         if rewards:
             means[group[0].scenario_id] = sum(rewards) / len(rewards)
     return means
+
+
+def criterion_means(
+    groups: Sequence[Sequence[Trajectory]], verdicts: Sequence[Verdict]
+) -> dict[str, Interval]:
+    """Mean score in [0, 1] of each criterion over the scenarios, with its 95 % interval. Scores of
+    a scenario's rollouts by all judges are averaged first; invalid verdicts are left out."""
+    scenarios = {one.id: one.scenario_id for group in groups for one in group}
+    scores: dict[str, dict[str, list[float]]] = {}
+    for verdict in verdicts:
+        if verdict.score is None:
+            continue
+        for name, score in verdict.criteria.items():
+            of_scenario = scores.setdefault(name, {})
+            of_scenario.setdefault(scenarios[verdict.trajectory_id], []).append(score)
+    means = {name: interval([fmean(one) for one in by.values()]) for name, by in scores.items()}
+    return {name: mean for name, mean in means.items() if mean is not None}

@@ -73,6 +73,22 @@ def test_later_validations_are_compared_with_the_first(engine: Engine, project: 
     assert {one.checkpoint.step: one.win_rate for one in kept}[best] == last.win_rates[best]
 
 
+def test_criteria_of_the_rubric_have_scores_of_their_own(
+    engine: Engine, project: Path, script: Script
+) -> None:
+    script.criteria = ("Length", "Clarity")
+    criteria = "criteria:\n- {name: Length, weight: 3}\n- {name: Clarity, weight: 1}"
+    (project / "rubric.md").write_text(f"---\n{criteria}\n---\nMore letters are better.\n")
+    found = validations(engine.wait(engine.train(project, **STEPS)))
+    assert [one.step for one in found] == [0, 2, 4]
+    for one in found:
+        assert one.reward is not None
+        assert set(one.criteria) == set(script.criteria)
+        for score in one.criteria.values():
+            assert score.mean == pytest.approx(one.reward.mean)
+            assert score.count == one.reward.count
+
+
 def test_sweep_compares_win_rates_against_the_untrained_policy(
     engine: Engine, project: Path
 ) -> None:

@@ -197,7 +197,7 @@ class Watch:
             self._tell(event)
 
     async def _has_ended(self) -> bool:
-        """Whether the run has ended now: a resumed run has earlier end events."""
+        """Whether the run is inactive now; an end event may be one from before it was resumed."""
         return (await self._client.run(self._summary.id)).state not in ACTIVE_STATES
 
     def _interrupt(self) -> None:
@@ -265,7 +265,7 @@ class Watch:
             case CheckpointSaved():
                 return f"  checkpoint {event.checkpoint.path}"
             case WorkerRestarted():
-                return f"  ! {event.problem.message} Restarting it ({event.attempt} of 3)."
+                return f"  ! {event.problem.message} Restart {event.attempt} of 3."
             case LogWritten():
                 return f"  {event.text}"
             case RunFinished():
@@ -316,10 +316,14 @@ class Watch:
         if event.reward_last is not None:
             lines.append(
                 f"  training reward {figure(event.reward_first)} → {figure(event.reward_last)}"
-                + (" (relative within groups: no measure of progress)" if event.win_rate else "")
+                + (
+                    " (relative within each group, so it does not measure progress)"
+                    if event.win_rate
+                    else ""
+                )
             )
         if event.win_rate:
-            lines.append(f"  win rate against the start  {_rate(event.win_rate)}")
+            lines.append(f"  win rate against the initial policy  {_rate(event.win_rate)}")
         if event.validation and event.step:
             before, after = _interval(event.baseline), _interval(event.validation)
             lines.append(f"  validation      {before} → {after}")
@@ -334,10 +338,15 @@ class Watch:
 
 
 def _validation(event: ValidationFinished) -> str:
+    criteria = [f"{name} {figure(score.mean)}" for name, score in event.criteria.items()]
+    return "; ".join([_result(event), *criteria])
+
+
+def _result(event: ValidationFinished) -> str:
     if rate := event.win_rates.get(event.step):
         return f"win rate against step {event.against[0].opponent}: {_rate(rate)}"
     if event.reward is None and not event.unscored:
-        return "the judge compares later validations with it"
+        return "reference for the win rates of later validations"
     return _interval(event.reward)
 
 
@@ -347,5 +356,5 @@ def _rate(value: Interval) -> str:
 
 def _interval(value: Interval | None) -> str:
     if value is None:
-        return "nothing could be scored"
+        return "no rollout could be scored"
     return f"{figure(value.mean)} ({figure(value.low)} to {figure(value.high)})"

@@ -81,6 +81,7 @@ def validation(event: ValidationFinished) -> dict[str, float]:
             "validation/win_rate_low": rate.low,
             "validation/win_rate_high": rate.high,
         }
+    values |= {f"validation/criterion/{name}": one.mean for name, one in event.criteria.items()}
     return {key: value for key, value in values.items() if math.isfinite(value)}
 
 

@@ -235,6 +235,8 @@ class ValidationFinished(BaseEvent):
     win_rates: dict[int, Interval] = Field(default_factory=dict)
     """Step → probability of beating the first validation, for all steps compared so far (one
     Bradley–Terry scale of all comparisons); empty without comparisons."""
+    criteria: dict[str, Interval] = Field(default_factory=dict)
+    """Criterion of the rubric → mean score by the judge; empty without a judge or criteria."""
 
 
 class EvaluationFinished(BaseEvent):

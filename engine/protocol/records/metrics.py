@@ -44,38 +44,44 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "judge/rules",
             "",
-            "Rank correlation of judge and rules within groups: 1 identical, 0 unrelated.",
+            "Rank correlation of judge and rule-based rewards within groups: 1 same, 0 unrelated.",
             "falls while the judge's reward rises: possible reward hacking",
         ),
         (
             "judge/local",
             "share",
-            "Held-out pairs that the local judge orders correctly.",
+            "Held-out pairs that the local judge ranks correctly.",
             "below judge.local_least the local judge is not used",
         ),
         (
             "validation/win_rate",
             "share",
-            "Probability of beating the first validation in the judge's comparison.",
-            "the interval falls below 50 %",
+            "Probability that the judge prefers this validation's trajectories to the first one's.",
+            "the whole confidence interval is below 50 %",
+        ),
+        (
+            "validation/criterion/*",
+            "",
+            "Mean score (0 to 1) by the judge for one criterion of the rubric, in validation.",
+            "falls while the win rate rises: the judge prefers something else",
         ),
         ("judge/canaries", "share", "Canary trajectories that the judge ranked low.", "below 1"),
         (
             "watch/addresses_judge",
             "share",
-            "Trajectories with text addressed to a grader.",
+            "Trajectories whose text addresses the judge.",
             "above 0",
         ),
         (
             "watch/repetition",
             "share",
-            "Four-word phrases repeated within a trajectory.",
+            "Repeated four-word phrases in a trajectory.",
             "rises while the reward rises",
         ),
         ("watch/tool_calls", "calls", "Mean number of tool calls per trajectory."),
         ("groups/labelled", "groups", "Groups with a human label."),
         ("groups/again", "groups", "Relabelled groups of earlier steps that were trained again."),
-        ("trajectories", "trajectories", "All trajectories of the step."),
+        ("trajectories", "trajectories", "Number of trajectories in the step, scored or not."),
         (
             "unscored",
             "trajectories",
@@ -108,7 +114,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
             "entropy",
             "nats",
             "Mean entropy per token: how much the policy still explores.",
-            "a fall to a tenth and below 0.05: exploration has stopped",
+            "falls to a tenth and below 0.05: exploration has stopped",
         ),
     ),
     "Length": (
@@ -126,7 +132,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "truncated/*",
             "share",
-            "Trajectories truncated by one limit: train.max_tokens, the agent's, or the context.",
+            "Trajectories truncated by this limit: train.max_tokens, the agent's, or the context.",
         ),
     ),
     "Policy drift": (
@@ -151,7 +157,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "logprob_gap/mean",
             "nats",
-            "Mean difference of sampler and trainer log-probs of a sampled token.",
+            "Mean difference between sampler and trainer log-probs of a sampled token.",
             "above 0.001 in float32, above 0.1 in bfloat16",
         ),
         ("logprob_gap/p99", "nats", "99th percentile of the log-prob difference per token."),
@@ -182,7 +188,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "publish_gap",
             "nats",
-            "Log-prob difference of sampler and trainer on a fixed text after the update.",
+            "Log-prob difference between sampler and trainer on a fixed text after the update.",
             "the run stops if it exceeds rounding errors",
         ),
         (
@@ -193,7 +199,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "staleness",
             "updates",
-            "Mean number of updates between the sampling weights and the trained ones.",
+            "Mean number of updates since the weights that sampled the trajectories.",
             "at most train.staleness",
         ),
     ),
@@ -232,8 +238,8 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         ("tokens_per_s/sample", "tokens/s", "Sampled tokens per second of the sampling phase."),
         ("tokens_per_s/train", "tokens/s", "Trained tokens per second of the training phase."),
         ("time_s/step", "s", "Duration of the step."),
-        ("time_s/sampling", "s", "Time in which the sampler computed."),
-        ("time_s/switch", "s", "Switching the GPU between sampler and trainer."),
+        ("time_s/sampling", "s", "Time during which the sampler was busy."),
+        ("time_s/switch", "s", "Time for switching the GPU between sampler and trainer."),
         ("time_s/*", "s", "Duration of one phase of the step."),
     ),
 }

@@ -34,6 +34,8 @@ class Script:
 
     moods: list[str] = field(default_factory=list)
     grade: Grade = score_in_text
+    criteria: tuple[str, ...] = ()
+    """Criteria of the rubric; each gets the grade of the trajectory."""
     suggestion: str = "```\nBetter words.\n```"
     """Reply to a request for an improved rubric."""
     writes: Callable[[list[dict[str, str]]], str] = lambda messages: ""
@@ -89,6 +91,9 @@ class Handler(BaseHTTPRequestHandler):
              "quotes": [text.split("\n")[-1][:40], "words that are nowhere"]}
             for position, (name, text) in enumerate(attempts)
         ]  # fmt: skip
+        for entry in entries:
+            if self.script.criteria:
+                entry["criteria"] = dict.fromkeys(self.script.criteria, entry["score"])
         match mood:
             case "one missing":
                 entries = entries[:-1]

@@ -4,12 +4,19 @@ import random
 
 from engine.protocol.events import run as e
 from engine.protocol.records.comparison import StepComparison
-from engine.protocol.records.runs import GroupSummary, TrajectorySummary
+from engine.protocol.records.runs import GroupSummary, Interval, TrajectorySummary
 from tests.studio.fakes.simulated_run import TITLES, Made
 
 SCENARIOS = 12
 GROWS, FALLS = 3, 7
 """Every third scenario improves with training; the seventh gets worse."""
+CRITERIA = {
+    "Right answer": (0.41, 0.009),
+    "Cites the email": (0.3, 0.006),
+    "Admits not finding it": (0.55, 0.002),
+    "Few, useful steps": (0.62, -0.001),
+}
+"""Criterion of the rubric → score before training, and its change per step."""
 
 
 def add_validations(made: Made, judged: bool = False) -> None:
@@ -19,10 +26,19 @@ def add_validations(made: Made, judged: bool = False) -> None:
             continue
         for number in range(SCENARIOS):
             _add(made, event.step, number)
-        if judged and event.step:
+        if judged:
             scores = {f"v{n}": _score(n) for n in range(SCENARIOS)}
-            against = (StepComparison(opponent=0, scores=scores),)
-            made.events[place] = event.model_copy(update={"against": against})
+            against = (StepComparison(opponent=0, scores=scores),) if event.step else ()
+            update = {"against": against, "criteria": _criteria(event.step)}
+            made.events[place] = event.model_copy(update=update)
+
+
+def _criteria(step: int) -> dict[str, Interval]:
+    means = {name: min(0.95, start + gain * step) for name, (start, gain) in CRITERIA.items()}
+    return {
+        name: Interval(mean=mean, low=mean - 0.06, high=min(1.0, mean + 0.06), count=SCENARIOS)
+        for name, mean in means.items()
+    }
 
 
 def _score(number: int) -> float:

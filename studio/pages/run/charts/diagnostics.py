@@ -89,7 +89,7 @@ def _lost(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def _ratio(link: ChartLink) -> tuple[ChartCard, Fill]:
-    card = ChartCard("Importance ratio", link, ("Median and 1–99 %", "Largest"))
+    card = ChartCard("Importance ratio", link, ("Median, percentiles 1–99", "Largest"))
     band = card.add_band("1–99 %", "plot-1", form=_three)
     middle = card.add_line("middle", "plot-1", ghost=False, form=_three)
     largest = card.add_line("largest", "plot-5", pane=1, ghost=False)
@@ -132,7 +132,7 @@ def _drift(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 
 def norm_limit(run: RunModel) -> Limit | None:
-    """Return the limit line at the maximum gradient norm; None before the run's `spec`."""
+    """Return the limit line at the maximum gradient norm; None until the run's config is known."""
     spec = run.state.spec
     return Limit(spec.config.train.algorithm.max_grad_norm, "clipped above") if spec else None
 
@@ -212,7 +212,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Gradient norm", NORM, log=True, limit=norm_limit),
         ("grad_norm",),
         "Learning",
-        "Norm before clipping",
+        "Gradient norm before clipping",
     ),
     ChartSpec(
         "loss",
@@ -220,7 +220,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Loss", LOSS, zero=False),
         ("loss",),
         "Learning",
-        "Near 0 by design; not a measure of success",
+        "Policy-gradient loss: near 0 by design, not a measure of success",
     ),
     ChartSpec(
         "lr",
@@ -236,8 +236,8 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Judge", TRUST, formatting.number, zero=False),
         ("judge/rules", "judge/local", "judge/canaries"),
         "Reward quality",
-        "Judge against rules, local judge against labels, planted bad answers detected",
-        of_judge=True,
+        "Agreement with rules (judge) and labels (local judge); planted bad answers detected",
+        needs="judge",
     ),
     ChartSpec(
         "watch",
@@ -245,7 +245,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Suspicious rollouts", WATCH, percent),
         ("watch/addresses_judge", "watch/repetition", "watch/tool_calls"),
         "Reward quality",
-        "Text aimed at the judge, and repeated phrases",
+        "Share of rollouts that address the judge, or repeat phrases",
     ),
     ChartSpec(
         "ratio",
@@ -253,7 +253,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         _ratio,
         ("ratio/p1", "ratio/p50", "ratio/p99", "ratio/max"),
         "Policy drift",
-        "Trainer probability divided by sampler probability; 1 means equal",
+        "Token probability in the trainer divided by that in the sampler; 1 means equal",
     ),
     ChartSpec(
         "clip",
@@ -269,7 +269,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         _gap,
         (*(line.metric for line in GAP), "publish_moved"),
         "Policy drift",
-        "Sampler vs. trainer, nats per token",
+        "Log-prob difference between sampler and trainer, nats per token",
     ),
     ChartSpec(
         "ess",
@@ -277,7 +277,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         _drift,
         ("ess", "kl/sampler", "kl"),
         "Policy drift",
-        "Effective share of tokens; KL divergence",
+        "Effective sample size as a share of tokens; KL divergence",
     ),
     ChartSpec(
         "train_use",
@@ -285,7 +285,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Training", _use("train"), percent, full=True),
         ("goodput/train", "hardware/train"),
         "Speed",
-        "Share of the peak matrix throughput of this machine",
+        "Share of this machine's peak matrix-multiply throughput (MFU)",
     ),
     ChartSpec(
         "sample_use",
@@ -293,7 +293,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Sampling", _use("sample"), percent, full=True),
         ("goodput/sample", "hardware/sample"),
         "Speed",
-        "Share of the limit set by memory bandwidth and cores",
+        "Sampling speed as a share of the limit set by memory bandwidth and cores",
     ),
     ChartSpec(
         "sharing",
@@ -301,7 +301,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Prefix sharing", SHARING, percent, full=True),
         ("sharing/train", "sharing/sample"),
         "Speed",
-        "Tokens computed, as a share of those without prefix sharing",
+        "Tokens computed, relative to the same work without prefix sharing",
     ),
     ChartSpec(
         "rows",

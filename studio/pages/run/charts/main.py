@@ -15,6 +15,7 @@ from studio.widgets.charts.chart_card import ChartCard
 from studio.widgets.charts.link import ChartLink
 from studio.widgets.charts.pane import EventTag, Limit
 from studio.widgets.charts.series import LineSeries
+from studio.widgets.tables.weight_bar import TONES
 
 PART_TOKENS = ("plot-3", "plot-6", "plot-8", "plot-2", "plot-4", "plot-7", "plot-5")
 
@@ -104,6 +105,24 @@ def _win_rate(link: ChartLink) -> tuple[ChartCard, Fill]:
     return card, fill
 
 
+def _criteria(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Criterion scores in validation", link)
+    card.set_y(0.0, 1.0)
+    lines: dict[str, LineSeries] = {}
+
+    def fill(run: RunModel) -> None:
+        validations = [one for one in run.state.validations if one.criteria]
+        names = list(validations[-1].criteria) if validations else []
+        for name, token in zip(names, TONES, strict=False):
+            if name not in lines:
+                lines[name] = card.add_line(name, token, ghost=False)
+        for name, line in lines.items():
+            scored = [one for one in validations if name in one.criteria]
+            line.set_data([one.step for one in scored], [one.criteria[name].mean for one in scored])
+
+    return card, fill
+
+
 RELATIVE = "relative within groups"
 
 
@@ -120,7 +139,7 @@ def _events(run: RunModel) -> list[EventTag]:
 
 def _parts(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Reward parts", link)
-    card.set_empty("One line per part; appears after step 1")
+    card.set_empty("One line per reward part; appears after step 1")
     lines: dict[str, object] = {}
 
     def fill(run: RunModel) -> None:
@@ -264,7 +283,10 @@ MAIN = (
         "Win rate against the baseline",
         _win_rate,
         ("validation/win_rate",),
-        of_judge=True,
+        needs="judge",
+    ),
+    ChartSpec(
+        "criteria", "Criterion scores", _criteria, ("validation/criterion/*",), needs="criteria"
     ),
     ChartSpec("reward", "Reward", _reward, ("reward/mean",)),
     ChartSpec("parts", "Reward parts", _parts, ("reward/part/*",)),
@@ -278,6 +300,6 @@ MAIN = (
         "speed", "Speed", _speed, ("tokens_per_s/sample", "tokens_per_s/train", "time_s/step")
     ),
     ChartSpec("length", "Completion length", _length, ("tokens/completion_mean", "truncated")),
-    ChartSpec("script", "Script metrics", _script, ("script/*",), of_script=True),
+    ChartSpec("script", "Script metrics", _script, ("script/*",), needs="script"),
 )
 CHARTS: tuple[ChartSpec, ...] = (*MAIN, *DIAGNOSTICS)

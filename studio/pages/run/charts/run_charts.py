@@ -8,7 +8,7 @@ from studio.pages.run.charts.agent import SECTIONS as RETURNED
 from studio.pages.run.charts.diagnostics import SECTIONS
 from studio.pages.run.charts.main import CHARTS
 from studio.pages.run.charts.sft import SFT_CHARTS
-from studio.pages.run.charts.spec import BoundChart, ChartSpec
+from studio.pages.run.charts.spec import BoundChart, ChartSpec, Need
 from studio.services.session import Session
 from studio.store.runs.status_words import empty_words
 from studio.widgets.charts.grid.chart_grid import ChartGrid, Section
@@ -29,7 +29,8 @@ class RunCharts(ChartGrid):
         """Charts made so far, by key."""
         self.supervised = False
         """Whether the run is SFT."""
-        self._judged = self._scripted = False
+        self._has: frozenset[Need] = frozenset()
+        """What the run has of all that charts need."""
         self._returned: tuple[str, ...] = ()
         """Metrics that the agent of the run returns, and of custom label fields."""
         self._filling: DeferredFill[BoundChart] = DeferredFill(self._fill, self)
@@ -37,19 +38,25 @@ class RunCharts(ChartGrid):
         self._show_charts()
 
     def show_kind(self, kind: str, judged: bool) -> None:
-        """Show the charts for a run of this kind, and of the metrics that its agent returned."""
+        """Show the charts for a run of this `kind` (such as "sft"), with judge charts if `judged`,
+        and a chart for each metric that its agent returned."""
         series = self._session.run.state.series
         returned = tuple(name for name in series if name.startswith((AGENT, LABELS)))
-        made = judged, kind == "sft", kind == "outside", returned
-        if made != (self._judged, self.supervised, self._scripted, self._returned):
-            self._judged, self.supervised, self._scripted, self._returned = made
+        needs: dict[Need, bool] = {
+            "judge": judged,
+            "criteria": any(one.criteria for one in self._session.run.state.validations),
+            "script": kind == "outside",
+        }
+        made = frozenset(need for need, has in needs.items() if has), kind == "sft", returned
+        if made != (self._has, self.supervised, self._returned):
+            self._has, self.supervised, self._returned = made
             self._show_charts()
 
     def fill_all(self) -> None:
         self._filling.start(self.bound.values())
 
     def expand(self, key: str) -> None:
-        """Show a chart on the full page, with the focus."""
+        """Show the chart with the id `key` on the full page, and focus it."""
         self.show_full(self.bound[key].card)
         self.bound[key].card.view.setFocus()
 
@@ -64,7 +71,7 @@ class RunCharts(ChartGrid):
         specs = [
             spec
             for spec in (SFT_CHARTS if self.supervised else CHARTS)
-            if (self._judged or not spec.of_judge) and (self._scripted or not spec.of_script)
+            if spec.needs is None or spec.needs in self._has
         ]
         specs += [agent_chart(name) for name in self._returned]
         order = self._settings.current.chart_order
@@ -118,7 +125,8 @@ class RunCharts(ChartGrid):
         self._settings.update(chart_order=[*shown, *others])
 
     def show_menu(self, button: QWidget) -> None:
-        """Menu of all charts: main ones can be hidden, others be moved among the main ones."""
+        """Open the menu of all charts below `button`: it hides charts, and moves others among the
+        main ones."""
         menu = QMenu(self)
         menu.aboutToHide.connect(menu.deleteLater)
         settings = self._settings.current

@@ -72,7 +72,13 @@ NORM = (Line("grad_norm", "norm", "plot-1"),)
 USE = (Line("goodput/train", "goodput", "plot-1"), Line("hardware/train", "hardware", "plot-7"))
 
 SFT_CHARTS: tuple[ChartSpec, ...] = (
-    ChartSpec("sft_loss", "Loss", _loss, ("loss",), words="Mean over the update's trained tokens"),
+    ChartSpec(
+        "sft_loss",
+        "Loss",
+        _loss,
+        ("loss",),
+        words="Mean cross-entropy over the trained tokens of an update",
+    ),
     ChartSpec("sft_held_out", "Held-out loss", _held_out, (HELD_OUT,)),
     ChartSpec(
         "sft_lr",
@@ -111,7 +117,7 @@ SFT_CHARTS: tuple[ChartSpec, ...] = (
         lines("Training", USE, percent, full=True),
         ("goodput/train", "hardware/train"),
         "Speed",
-        "Share of the peak matrix throughput of this machine",
+        "Share of this machine's peak matrix-multiply throughput (MFU)",
     ),
 )
 """Charts of SFT runs, which have neither rollouts nor rewards."""

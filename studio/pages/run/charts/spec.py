@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from engine.protocol.records.metrics import metric
 from studio.models.run import RunModel
@@ -22,6 +23,8 @@ class BoundChart:
     fill: Fill
 
 
+Need = Literal["judge", "criteria", "script"]
+"""A judge; a rubric with weighted criteria; training by an external script."""
 Maker = Callable[[ChartLink], tuple[ChartCard, Fill]]
 
 
@@ -36,10 +39,8 @@ class ChartSpec:
     """Section below the main charts; empty for a main chart."""
     words: str = ""
     """Subtitle, one line."""
-    of_judge: bool = False
-    """Whether the chart needs a judge."""
-    of_script: bool = False
-    """Whether the chart is for runs trained by an external script."""
+    needs: Need | None = None
+    """What a run must have for the chart to be shown; None: every run has the chart."""
 
     def bound(self, link: ChartLink) -> BoundChart:
         """Create the chart card, connected to the crosshair and zoom of `link`."""

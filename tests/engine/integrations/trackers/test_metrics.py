@@ -100,6 +100,9 @@ def test_validation_row_has_interval_or_no_reward() -> None:
     unscored_row = row_of(validation.model_copy(update={"reward": None}))
     assert unscored_row is not None
     assert set(unscored_row["values"]) == {"validation/unscored", "validation/seconds"}
+    judged_row = row_of(validation.model_copy(update={"criteria": {"Right answer": reward}}))
+    assert judged_row is not None
+    assert judged_row["values"]["validation/criterion/Right answer"] == 0.5
 
 
 def test_failed_run_row_has_its_reason() -> None:
