@@ -299,11 +299,12 @@ class Simulation:
 
     def _diagnose(self, step: int, still: int, groups: int) -> None:
         finding = Finding(
-            code="groups.no_signal",
-            title=f"{still} of {groups} groups gave no signal",
-            words="All attempts of a group scored equal: nothing to compare, nothing to learn. "
-            f"They cost {still / groups:.0%} of this step.".replace("%", " %"),
-            suggestion="Mix in scenarios that are solved only sometimes.",
+            code="no_signal",
+            title=f"{still / groups:.0%} of the groups gave no signal.".replace("%", " %"),
+            words="Every rollout in these groups got the same reward, so they contribute no "
+            "gradient.",
+            suggestion="Give partial credit in the reward, warm up on a few demonstrations, or "
+            "sample more rollouts.",
             where="no_signal",
         )
         self.made.say(e.DiagnosisChanged(step=step, findings=[finding]))

@@ -240,9 +240,8 @@ def right_column() -> QWidget:
     column.addWidget(_groups_card())
     column.addWidget(
         DiagnosisCard(
-            "3 of 8 groups gave no signal",
-            "All attempts scored equal: two scenarios are solved every time, one never. "
-            "They cost 37 % of this step and taught nothing.",
+            "37 % of the groups gave no signal.",
+            "Every rollout in these groups got the same reward, so they contribute no gradient.",
             "Rest the 3 scenarios",
             "Show them",
         )
