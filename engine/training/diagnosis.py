@@ -3,7 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from engine.protocol.events.run import ValidationFinished
 from engine.protocol.problems import Problem
+from engine.protocol.records.comparison import EQUAL
 from engine.protocol.records.runs import Finding, Trajectory
 
 Metrics = dict[str, float]
@@ -45,16 +47,22 @@ def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
 
 
 def findings(
-    history: Sequence[Metrics], group_size: int, max_tokens: int, causes: Sequence[Cause] = ()
+    history: Sequence[Metrics],
+    group_size: int,
+    max_tokens: int,
+    causes: Sequence[Cause] = (),
+    validations: Sequence[ValidationFinished] = (),
 ) -> list[Finding]:
     """Return the most important findings on a run, worst first, at most three. `history` has one
-    row of metrics per step, `causes` the reasons for unscored rollouts of the last step.
-    `max_tokens` is 0 if an external script sets the limit of completions."""
+    row of metrics per step, `causes` the reasons for unscored rollouts of the last step,
+    `validations` all so far. `max_tokens` is 0 if an external script sets the limit of
+    completions."""
     if not history:
         return []
     last, recent = history[-1], history[-5:]
     found = [
         *_unscored(last, causes),
+        _worse(validations),
         _fooled(recent),
         _addressed(last),
         _pleasing(history),
@@ -62,7 +70,7 @@ def findings(
         _no_signal(last, recent),
         _truncated(last, max_tokens),
         _collapsed(history),
-        _scattered(history),
+        _scattered(history, validations),
         _apart(recent) or _few(recent) or _clipped(recent),
         _masked(recent),
     ]
@@ -70,12 +78,15 @@ def findings(
 
 
 FAMILIES = {
-    "agent": ("The agent failed.", "Read the output of one rollout; one cause may explain all."),
+    "agent": (
+        "The agent failed.",
+        "Read the output of one rollout; all failures may have the same cause.",
+    ),
     "gateway": ("A request of the agent was rejected.", "Read the messages of one rollout."),
-    "reward": ("The agent's answer gave no reward.", "Return the required reward components."),
+    "reward": ("The agent returned no valid reward.", "Return the required reward parts."),
     "judge": (
         "The judge returned no score; the agent is not the cause.",
-        "Read the judge's answers.",
+        "Read the judge's replies in the log.",
     ),
     "rollout": ("The rollout itself failed.", "Read the output of one rollout."),
 }
@@ -94,7 +105,7 @@ def _unscored(last: Metrics, causes: Sequence[Cause]) -> list[Finding]:
             Finding(
                 code="unscored" if number == 0 else "unscored_too",
                 title=f"{count} of {total:.0f} rollouts are unscored.",
-                words=f"{who} {problem.message} Such rollouts are left out, not scored 0.",
+                words=f"{who} {problem.message} Unscored rollouts are excluded, not scored 0.",
                 suggestion=problem.hint or hint,
                 where="unscored",
             )
@@ -149,7 +160,7 @@ def _pleasing(history: Sequence[Metrics]) -> Finding | None:
             return Finding(
                 code="pleasing",
                 title="Judge reward keeps rising while rule-based rewards fall.",
-                words="Possible reward hacking: since the first steps the judge's part rose by "
+                words="Possible reward hacking: since the first steps the judge's reward rose by "
                 f"{rose:.2f} while {who} fell by "
                 f"{fell:.2f}.",
                 suggestion="Grade a few of the best trajectories blind before you continue "
@@ -174,8 +185,8 @@ def _padding(history: Sequence[Metrics]) -> Finding | None:
     return Finding(
         code="padding",
         title="Trajectories grow longer, and the judge rewards it.",
-        words=f"Length from {before:.0f} to {now:.0f} tokens, repeated phrases from {once:.0%} to "
-        f"{again:.0%}, the judge's part up by {rose:.2f}.".replace("%", " %"),
+        words=f"Length went from {before:.0f} to {now:.0f} tokens, repetition from {once:.0%} to "
+        f"{again:.0%}, and the judge's reward rose by {rose:.2f}.".replace("%", " %"),
         suggestion="Penalise length in the reward or the rubric, unless long answers are wanted.",
         where="chart:length",
     )
@@ -201,8 +212,8 @@ def _no_signal(last: Metrics, recent: Sequence[Metrics]) -> Finding | None:
     best = last.get("reward/max", mean)
     solved = best - mean < 1e-6
     why = (
-        "Every rollout in these groups got the same reward: the scenarios are solved, or no "
-        "rollout finds a better answer."
+        "Every rollout in these groups got the same reward: their scenarios are solved, or no "
+        "rollout found a better answer."
         if solved
         else "Every rollout in these groups got the same reward, so they contribute no gradient."
     )
@@ -229,7 +240,7 @@ def _truncated(last: Metrics, max_tokens: int) -> Finding | None:
     limits = {
         "max_tokens": (f"the limit of {max_tokens} tokens (train.max_tokens)", "train.max_tokens"),
         "agent": ("the token limit of the agent's own requests", "max_tokens in the agent"),
-        "context": ("the end of the context (model.max_context)", "model.max_context"),
+        "context": ("the context limit (model.max_context)", "model.max_context"),
     }
     known = {name: last.get(f"truncated/{name}", 0.0) for name in limits}
     cut_by = max(known, key=lambda name: known[name]) if max_tokens else "agent"
@@ -237,7 +248,7 @@ def _truncated(last: Metrics, max_tokens: int) -> Finding | None:
     return Finding(
         code="truncated",
         title=f"{share:.0%} of the rollouts were truncated.".replace("%", " %"),
-        words=f"They reached {limit} in the middle of a completion, so it was scored incomplete.",
+        words=f"A completion reached {limit} and was scored although incomplete.",
         suggestion=f"Raise {raised}, or ask for shorter answers in the prompt.",
         where="truncated",
     )
@@ -256,21 +267,64 @@ def _collapsed(history: Sequence[Metrics]) -> Finding | None:
     )
 
 
-def _scattered(history: Sequence[Metrics]) -> Finding | None:
+def _worse(validations: Sequence[ValidationFinished]) -> Finding | None:
+    """Finding for a last validation that is worse than the first one: a win rate whose interval is
+    below one half, or mean rewards whose intervals do not overlap."""
+    if len(validations) < 2:
+        return None
+    first, last = validations[0], validations[-1]
+    if rate := last.win_rates.get(last.step):
+        worse = rate.high < EQUAL
+        words = (
+            f"The judge prefers the baseline: the win rate after step {last.step} is "
+            f"{100 * rate.mean:.0f} % (95 % interval {100 * rate.low:.0f} % to "
+            f"{100 * rate.high:.0f} %)."
+        )
+    elif first.reward and last.reward:
+        worse = last.reward.high < first.reward.low
+        words = (
+            f"Validation reward fell from {first.reward.mean:.2f} to {last.reward.mean:.2f} after "
+            f"step {last.step}, and the 95 % intervals do not overlap."
+        )
+    else:
+        return None
+    if not worse:
+        return None
+    return Finding(
+        code="worse_than_baseline",
+        title="The policy is worse than the baseline.",
+        words=words,
+        suggestion="Branch from an earlier checkpoint with a lower train.lr, or check what the "
+        "reward prefers in the validation examples.",
+        where="chart:win_rate" if last.win_rates else "chart:reward",
+    )
+
+
+def _scattered(
+    history: Sequence[Metrics], validations: Sequence[ValidationFinished]
+) -> Finding | None:
     """Finding for entropy that doubles without more reward: the policy turns into noise."""
     known = [m for m in history if "entropy" in m and "reward/mean" in m]
     if len(known) < 2 * STEPS_OF_ENTROPY:
         return None
     first, last = known[:STEPS_OF_ENTROPY], known[-STEPS_OF_ENTROPY:]
     before, now = _of(first, "entropy"), _of(last, "entropy")
-    lost, reward = _of(first, "reward/mean"), _of(last, "reward/mean")
-    if now < 2 * before or now < before + 0.5 or reward > lost:
+    if now < 2 * before or now < before + 0.5:
         return None
+    if "reward/part/ruler" in known[-1]:  # relative within groups, so its mean shows no progress
+        rates = validations[-1].win_rates if validations else {}
+        if not rates or (rate := rates[max(rates)].mean) > EQUAL:
+            return None
+        result = f"the win rate against the baseline is {100 * rate:.0f} %"
+    else:
+        lost, reward = _of(first, "reward/mean"), _of(last, "reward/mean")
+        if reward > lost:
+            return None
+        result = f"the reward went from {lost:.2f} to {reward:.2f}"
     return Finding(
         code="scattered",
         title="Completions get more random, not better.",
-        words=f"Entropy rose from {before:.2f} to {now:.2f} nats per token, while the reward went "
-        f"from {lost:.2f} to {reward:.2f}.",
+        words=f"Entropy rose from {before:.2f} to {now:.2f} nats per token, while {result}.",
         suggestion="Branch from an earlier checkpoint with a lower train.lr.",
         where="chart:entropy",
     )
@@ -283,8 +337,8 @@ def _apart(recent: Sequence[Metrics]) -> Finding | None:
     return Finding(
         code="apart",
         title="Sampler and trainer disagree.",
-        words=f"They differ by {gap:.2f} nats per token on average, so the update uses "
-        "other probabilities than sampling did.",
+        words=f"Their log-probs differ by {gap:.2f} nats per token on average, so the update "
+        "assumes other probabilities than those of sampling.",
         suggestion="Set model.dtype to float32, or lower train.lr.",
         where="chart:gap",
     )
@@ -299,7 +353,7 @@ def _few(recent: Sequence[Metrics]) -> Finding | None:
         code="few_count",
         title="Few tokens determine the update.",
         words=f"The effective sample size is {share:.0%} of the tokens; ".replace("%", " %")
-        + f"the largest weight is {largest:.0f} times the usual one.",
+        + f"the largest importance ratio is {largest:.0f}.",
         suggestion="Set model.dtype to float32, lower train.lr, or mask such tokens with "
         "train.algorithm.correction.",
         where="chart:ess",
@@ -314,7 +368,7 @@ def _clipped(recent: Sequence[Metrics]) -> Finding | None:
         code="clipped",
         title=f"{low + high:.0%} of the tokens lie outside the clip range.".replace("%", " %"),
         words=f"{high:.0%} above and {low:.0%} below: ".replace("%", " %")
-        + "trainer and sampler differ more than the range allows.",
+        + "trainer and sampler probabilities differ by more than the range allows.",
         suggestion="Lower train.lr, or widen the range in train.algorithm.loss.",
         where="chart:clip",
     )
@@ -327,8 +381,8 @@ def _masked(recent: Sequence[Metrics]) -> Finding | None:
     return Finding(
         code="masked",
         title=f"{share:.0%} of the tokens are left out of the update.".replace("%", " %"),
-        words="The correction drops tokens, or whole trajectories, on which sampler and trainer "
-        "differ too much.",
+        words="The correction drops tokens, or whole trajectories, whose sampler and trainer "
+        "probabilities differ too much.",
         suggestion="Set model.dtype to float32, or widen train.algorithm.correction.",
         where="chart:clip",
     )

@@ -187,7 +187,8 @@ async def finish_step(
     ordered = [history[number] for number in sorted(history)]
     limit = 0 if run.spec.kind == "outside" else train.max_tokens
     causes = diagnosis.unscored_causes(chain(*groups))
-    found = diagnosis.findings(ordered, train.group_size, limit, causes)
+    validations = validations_of(run)
+    found = diagnosis.findings(ordered, train.group_size, limit, causes, validations)
     previous = [
         e for e in run.reader.events_of("diagnosis.changed") if isinstance(e, DiagnosisChanged)
     ]
@@ -197,8 +198,8 @@ async def finish_step(
 
 
 async def say_alerts(run: Run, step: int, history: dict[int, dict[str, float]]) -> None:
-    """Say which conditions of `alerts.when` hold after a step or its validation, if others than
-    before."""
+    """Store an event with the conditions of `alerts.when` that hold after a step or its validation,
+    if they are not the same as before."""
     validations = validations_of(run)
     found = alerts(conditions_of(run.config.alerts.when), history, validations)
     stored = [e for e in run.reader.events_of("alerts.changed") if isinstance(e, AlertsChanged)]
@@ -210,8 +211,8 @@ async def say_alerts(run: Run, step: int, history: dict[int, dict[str, float]]) 
 def skip_reason(metrics: dict[str, float]) -> str:
     """Reason why a step with these metrics has no gradient, as a sentence."""
     if metrics["unscored"] == metrics["trajectories"]:
-        return "No rollout could be scored: no gradient."
-    return "All rollouts of each group got the same reward: no gradient."
+        return "No rollout could be scored, so there is no gradient."
+    return "All rollouts of each group got the same reward, so there is no gradient."
 
 
 def reward_range(step: int, count: int) -> str:
@@ -227,7 +228,7 @@ def refuse_unscored(steps: str, trajectories: Iterable[Trajectory]) -> None:
         return
     raise RolloutError.of(
         "run.nothing_scored",
-        f"Not one rollout of {steps} could be scored. {causes[0].problem.message}",
+        f"No rollout of {steps} could be scored. {causes[0].problem.message}",
         causes[0].problem.hint or "Read the output of a rollout, fix the cause, and resume.",
         where=causes[0].problem.where,
         detail="\n".join(f"{c.rollouts} × {c.problem.code}: {c.problem.message}" for c in causes),

@@ -1,7 +1,10 @@
 """Diagnosis findings: a figure, its cause and one suggestion; cleared when the cause ends."""
 
+import pytest
+
+from engine.protocol.events.run import ValidationFinished
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import Finding, Trajectory
+from engine.protocol.records.runs import Finding, Interval, Trajectory
 from engine.training.diagnosis import findings, unscored_causes
 
 FINE = {
@@ -54,11 +57,62 @@ def test_rising_entropy_without_better_reward_is_reported() -> None:
     assert codes(*scattering[:7]) == []
 
 
+def validation(
+    step: int, *, reward: float | None = None, rate: float | None = None
+) -> ValidationFinished:
+    """Validation whose intervals reach 0.1 below and above the mean reward or the win rate."""
+
+    def around(mean: float) -> Interval:
+        return Interval(mean=mean, low=mean - 0.1, high=mean + 0.1, count=24)
+
+    return ValidationFinished(
+        step=step,
+        reward=None if reward is None else around(reward),
+        scenarios={},
+        unscored=0,
+        seconds=1.0,
+        win_rates={} if rate is None else {step: around(rate)},
+    )
+
+
+def found(*validations: ValidationFinished) -> list[Finding]:
+    return findings([FINE], 8, 6, (), validations)
+
+
+def test_validation_that_is_surely_worse_than_the_first_is_reported() -> None:
+    assert found(validation(0, reward=0.5), validation(5, reward=0.35)) == []
+    (worse,) = found(validation(0, reward=0.5), validation(5, reward=0.25))
+    assert (worse.code, worse.where) == ("worse_than_baseline", "chart:reward")
+    assert "from 0.50 to 0.25 after step 5" in worse.words
+    assert found(validation(0), validation(5, rate=0.45)) == []
+    (worse,) = found(validation(0), validation(5, rate=0.3))
+    assert worse.where == "chart:win_rate"
+    assert "after step 5 is 30 % (95 % interval 20 % to 40 %)" in worse.words
+
+
+def test_only_the_last_validation_counts_and_needs_a_result() -> None:
+    first = validation(0, reward=0.5)
+    assert found(first, validation(5, reward=0.1), validation(10, reward=0.5)) == []
+    assert found(first, validation(5)) == []
+    assert found(validation(0), validation(5, reward=0.1)) == []
+    assert found(validation(0, reward=0.1)) == []
+
+
+@pytest.mark.parametrize(("rate", "codes"), [(None, []), (0.6, []), (0.45, ["scattered"])])
+def test_rising_entropy_of_a_judged_run_is_measured_by_its_win_rate(
+    rate: float | None, codes: list[str]
+) -> None:
+    judged = {**FINE, "reward/part/ruler": 0.5}
+    history = [{**judged, "entropy": 1.0}] * 5 + [{**judged, "entropy": 2.4}] * 5
+    validations = [validation(0), validation(10, rate=rate)]
+    assert [one.code for one in findings(history, 8, 6, (), validations)] == codes
+
+
 def test_findings_show_figures_and_a_suggestion() -> None:
     last = {**FINE, "ess": 0.31, "ratio/max": 23.0, "masked": 0.2}
     findings_ = findings([last], 8, 6)
     assert "31 %" in findings_[0].words
-    assert "23 times" in findings_[0].words
+    assert "importance ratio is 23." in findings_[0].words
     for finding in findings_:
         assert finding.suggestion
         assert finding.where.startswith("chart:")
@@ -93,7 +147,7 @@ def test_unscored_rollouts_are_explained_by_their_problems() -> None:
     for code, words in (
         ("judge.unreachable", "not the cause"),
         ("gateway.bad_message", "request of the agent was rejected"),
-        ("reward.missing", "gave no reward"),
+        ("reward.missing", "returned no valid reward"),
         ("policy.died", "rollout itself failed"),
     ):
         assert words in unscored_findings(*failed(code, 20))[0].words
