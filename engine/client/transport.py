@@ -28,7 +28,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 async def blocks_of(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """Blocks of the body as they arrive. Raises LaunchError if the body is compressed."""
     if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
-        raise bad_answer(response, "it is compressed, but engines never compress")
+        raise bad_answer(response, "its body is compressed, which an engine never does")
     raw = response.aiter_raw()
     try:
         async for block in raw:
@@ -90,8 +90,8 @@ def bad_answer(response: httpx.Response, why: str, detail: str = "") -> LaunchEr
     return LaunchError.of(
         "engine.bad_answer",
         f"The engine sent an invalid response: {why}.",
-        "Update both engines to the same version. If it is a server that you do not trust, "
-        "disconnect it.",
+        "Update Atelier on both machines to the same version. If you do not trust the server, "
+        "disconnect from it.",
         where=response.request.url.path,
         detail=detail[:2000],
     )
@@ -120,9 +120,9 @@ class _CancelSafeTransport(httpx.AsyncHTTPTransport):
         super().__init__(uds=uds, limits=LIMITS, verify=False)  # no TLS on loopback
         close = self._pool._close_connections
 
-        async def close_all(expired: list[httpcore.AsyncConnectionInterface]) -> None:
-            if expired:
-                await finished(close(expired))
+        async def close_all(closing: list[httpcore.AsyncConnectionInterface]) -> None:
+            if closing:
+                await finished(close(closing))
 
         self._pool._close_connections = close_all  # type: ignore[method-assign]
 
@@ -275,7 +275,7 @@ def refusal(response: httpx.Response, body: bytes) -> Refused:
     except ValidationError:
         return Refused.of(
             f"engine.http_{response.status_code}",
-            f"The engine answered {response.status_code} to {response.request.url.path}.",
+            f"The engine returned HTTP {response.status_code} for {response.request.url.path}.",
             detail=body[:2000].decode(errors="replace"),
         )
 
