@@ -1,3 +1,4 @@
-"""The engine: trains, stores, serves. It knows nothing of Qt, and importing it imports nothing."""
+"""The engine: trains models, stores runs, serves requests. It never uses Qt, and importing this
+package loads no other module."""
 
 __version__ = "0.1.0"

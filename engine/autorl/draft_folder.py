@@ -1,4 +1,4 @@
-"""Run folder of a draft, with every request and response, so that no response is paid for twice."""
+"""Run folder of a project draft, with all LLM requests and responses: none is paid for twice."""
 
 import time
 from pathlib import Path
@@ -69,8 +69,8 @@ def require_draft_folder(folder: Path) -> None:
     if (folder / FILE).is_file() and not _is_unfinished(folder):
         raise ConfigError.of(
             "authoring.finished",
-            "This project is finished; writing it again would overwrite later changes.",
-            "Edit it under Setup or in its files, or choose another name.",
+            "This project already exists; drafting it again would overwrite later changes.",
+            "Edit the project under Setup or in its files, or choose another name.",
             where=str(folder),
         )
     if folder.exists() and any(folder.iterdir()) and not _is_unfinished(folder):

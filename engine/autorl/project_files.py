@@ -53,7 +53,8 @@ def finish_project(request: FinishProject) -> Path:
 
 
 def copy_agent(folder: Path, tools: bool) -> None:
-    """Copy missing files of the generated agent (`tools`: of the one with MCP tools)."""
+    """Copy the files of the template agent that `folder` lacks; with `tools`, those of the template
+    that calls MCP tools."""
     folder.mkdir(parents=True, exist_ok=True)
     for file in (AGENTS / ("tools" if tools else "described")).iterdir():
         if file.is_file() and not (folder / file.name).exists():

@@ -1,5 +1,5 @@
-"""Parser of replies of the writer model: usable content, and a sentence about the rest. Pure:
-nothing is invented, nothing is dropped silently."""
+"""Parser of the writer model's replies: usable content, and a sentence on what is unusable. Pure:
+missing parts are not made up, and rejected ones are counted."""
 
 from collections import Counter
 from typing import Any, NamedTuple

@@ -15,7 +15,7 @@ from engine.runtime.seeds import derive
 
 SHINGLE = 3
 LONG = 12
-"""Minimum letters of a one-word text to be compared by letters."""
+"""Minimum length of a one-word text whose letters, instead of words, are compared."""
 ALONE = (
     "\u0e00-\u0eff"  # Thai, Lao
     "\u1000-\u109f\u1780-\u17ff"  # Myanmar, Khmer
@@ -24,7 +24,7 @@ ALONE = (
 )
 TOKENS = re.compile(rf"[{ALONE}]|[^\W{ALONE}]+|!=|[^\w\s]")
 JOINED = re.compile(r"([^\W\d_]{2}\s*)[-/](?=\s*[^\W\d_]{2})")
-"""Hyphen or slash between words, which is no operator."""
+"""Hyphen or slash between words (as in "follow-up"), which does not count as an operator."""
 ALIKE = 0.5
 HELD_OUT = 0.2
 LEAST_HELD_OUT = 2
@@ -41,7 +41,7 @@ def shingles(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def _operates(sign: str) -> bool:
-    """Whether a sign is an operator, which changes the meaning of a text."""
+    """Whether a character such as + or % is a mathematical operator, which must not be ignored."""
     return sign == "!=" or sign in "-*/^%&" or unicodedata.category(sign) == "Sm"
 
 

@@ -46,8 +46,8 @@ class DraftWriter:
         self._problem: Problem | None = None
 
     async def tell(self) -> AsyncGenerator[DraftTicked, None]:
-        """Write the draft, and yield it and the maximum cost of the next request before each; the
-        last tick is `ended`."""
+        """Write the draft. Yields, before each LLM request, the draft so far and the maximum cost
+        (USD) of that request; the last tick has `ended` set."""
         question = plan_question(self._wanted.description, self._wanted.tools)
         yield self._tick("Writing the system prompt and the rubric", question)
         await self._plan(question)
@@ -101,15 +101,16 @@ class DraftWriter:
         self._draft = self._draft.model_copy(update={"scenarios": [*kept, *taken]})
 
     async def _answer(self, question: Messages, wrong: Read, needed: bool = True) -> str | None:
-        """Return a usable reply, or None. A request that cannot be made ends the writing; so do two
-        unusable replies if the reply is `needed`."""
+        """Send the prompt `question`, and once more if `wrong(reply)` names a fault; return the
+        usable reply or None. A failed request ends the writing, two unusable replies do if
+        `needed`."""
         complaint = ""
         for _ in range(2):
             call = await self._ledger.ask(self._model, question, "")
             if call.problem:
                 self._problem = _of_writer(call.problem)
                 return None
-            cut = "it was cut at the token limit" if call.finish == "length" else ""
+            cut = "the answer was cut off at the token limit" if call.finish == "length" else ""
             if not (complaint := cut or wrong(call.reply)):
                 return call.reply
             question = retry_messages(question, call.reply, complaint)
@@ -135,7 +136,7 @@ class DraftWriter:
 
 
 def _of_writer(problem: Problem) -> Problem:
-    """Return a problem of the ledger, reworded from judge to writer."""
+    """Reword a problem of a judge call (such as a used-up budget) for the writer model."""
     if problem.code != "judge.budget":
         return problem
     return Problem(

@@ -1,4 +1,5 @@
-"""Atelier as a contender: the policy process as a run uses it, one optimizer step at a time."""
+"""Atelier's side of a benchmark: the policy process as a run uses it, one optimizer step at a
+time."""
 
 import asyncio
 import time
@@ -32,7 +33,7 @@ STEP = AdamStep(lr=LR, max_grad_norm=UNCLIPPED)
 
 @dataclass
 class StepResult:
-    """Result of one step of one contender."""
+    """Times, memory and metrics of one step of one of the compared trainers (Atelier or TRL)."""
 
     seconds: float
     sample_s: float
@@ -42,7 +43,7 @@ class StepResult:
 
 
 class Atelier:
-    """Atelier's policy process as a contender. Create it with `start`, end it with `close`."""
+    """Atelier's policy process in a benchmark. Create it with `start`, end it with `close`."""
 
     def __init__(self, policy: Policy, info: PolicyInfo, trainer: TorchPolicy | None) -> None:
         self.policy = policy

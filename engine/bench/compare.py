@@ -26,7 +26,7 @@ BETA1 = 0.9
 
 
 class Measured(Value):
-    """Medians of one contender over the repeats: seconds, bytes, shares of the machine's peak."""
+    """Medians of one trainer over the repeats: seconds, bytes, shares of the machine's peak."""
 
     seconds: float
     sample_s: float
@@ -120,7 +120,7 @@ class Bench:
             laps["atelier"] += own
             laps[f"trl_{variant}"] = theirs
             ratios[variant] = ratio(theirs, own)
-            self.say(f"{words}: TRL ({variant}) takes {ratios[variant]:.2f} times as long")
+            self.say(f"{words}: TRL ({variant}) takes {ratios[variant]:.2f} × our time")
             if mode == "replay" and variant == "best":
                 error = difference(first_gradient(after_first), named(load_file(gradient)))
         if not trl:
@@ -136,7 +136,7 @@ class Bench:
         )
 
     async def _common_start(self, ours: Atelier, attempts: list[Attempt], adapter: Path) -> None:
-        """Save an adapter whose A and B are both nonzero, as the start for all contenders."""
+        """Save an adapter whose A and B are both nonzero, from which Atelier and TRL start."""
         await ours.replay(attempts)
         adapter.mkdir()
         await ours.policy.save(adapter)
@@ -145,8 +145,8 @@ class Bench:
     async def _in_turn(
         self, words: str, our_step: Step, rival: Rival, variant: str
     ) -> tuple[list[StepResult], list[StepResult]]:
-        """Alternate steps of both, without the first round. Only two contenders run at a time,
-        since they share memory."""
+        """Alternate steps of Atelier and TRL; return both results without the first (warm-up)
+        round. Only two trainers run at a time, since they share memory."""
         own, theirs = [], []
         for repeat in range(self.repeats + 1):
             self.say(f"{words}: TRL ({variant}), step {repeat} of {self.repeats}")
@@ -199,7 +199,7 @@ def named(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 def difference(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> float:
     """Relative difference ‖ours − theirs‖ / ‖theirs‖ over all matrices."""
-    assert ours.keys() == theirs.keys(), "the contenders do not train the same matrices"
+    assert ours.keys() == theirs.keys(), "Atelier and TRL do not train the same matrices"
     apart = sum(float(((ours[n] - theirs[n]) ** 2).sum()) for n in ours)
     whole = sum(float((theirs[n] ** 2).sum()) for n in ours)
     return (apart / whole) ** 0.5

@@ -1,4 +1,4 @@
-"""TRL as a contender: a process in its own environment that waits between steps."""
+"""TRL's side of a benchmark: a process in its own environment that waits between steps."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ LINE_LIMIT = 2**24
 
 
 class BenchError(AtelierError):
-    """A contender could not be installed, or ended early."""
+    """TRL could not be installed, or its process ended early."""
 
 
 def environment() -> Path:
@@ -86,8 +86,8 @@ class Rival:
                 "bench.contender_ended",
                 "TRL's process was killed: it probably ran out of memory."
                 if memory
-                else f"TRL's process ended (exit {code}): {lines[-1][:300]}",
-                "Use a smaller --shape." if memory else "The end of its log is in the detail.",
+                else f"TRL's process failed (exit {code}): {lines[-1][:300]}",
+                "Use a smaller --shape." if memory else "The details show the end of TRL's log.",
                 detail="\n".join(lines[-40:]),
             )
         answer: dict[str, Any] = json.loads(line)

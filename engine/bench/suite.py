@@ -74,7 +74,7 @@ async def _grow(
     """Measure sampling and update while one dimension of the shape grows."""
     laps = []
     for shape in shapes:
-        say(f"growth with {name}: {shape.words}")
+        say(f"scaling of {name}: {shape.words}")
         laps.append(await ours.live(prompts(shape, words, 1), shape, rewards(shape, 1)))
     return Growth(
         name=name,
@@ -95,7 +95,7 @@ async def _turns(ours: Atelier, bench: Bench) -> MultiTurn:
     try:
         await alone.replay(attempts[:1])
         for repeat in range(min(bench.repeats, 2)):
-            bench.say(f"multi-turn {repeat + 1}")
+            bench.say(f"multi-turn: step {repeat + 1}")
             tree_s.append((await ours.replay(attempts)).seconds)
             rows_s.append(await _update(alone, rows))
             ratios.append(rows_s[-1] / tree_s[-1])

@@ -1,4 +1,4 @@
-"""TRL's GRPOTrainer as a contender. Run by the Python of the benchmark environment, not imported.
+"""TRL's GRPOTrainer in a benchmark. Run by the Python of the benchmark environment, not imported.
 
 The first line of stdin is the job; each later line starts one optimizer step, which answers with
 one line of JSON. The trainer runs its own loop and only waits between steps.

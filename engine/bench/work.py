@@ -1,4 +1,4 @@
-"""Work for all contenders: fixed prompts, fixed lengths, one set of stored trajectories.
+"""Work for both trainers of a benchmark: fixed prompts and lengths, the same stored trajectories.
 
 Pure: everything follows from the shape, the vocabulary and a seed.
 """
@@ -45,12 +45,12 @@ def parse_shape(text: str) -> Shape:
     parts = text.split(",")
     if len(parts) != 4 or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
         raise ValueError(
-            f"{text!r} is not a shape: write prompt, completion, group size and groups, for "
-            "example 256,64,8,2"
+            f"{text!r} is not a shape: write prompt tokens, completion tokens, group size and "
+            "number of groups, for example 256,64,8,2"
         )
     shape = Shape(*map(int, parts))
     if shape.group < 2:
-        raise ValueError(f"{text!r} has a group size of 1: nothing to compare; use 2 or more")
+        raise ValueError(f"{text!r} has a group size of 1, but a group needs at least 2 rollouts")
     return shape
 
 

@@ -58,7 +58,7 @@ async def engine_of(folder: Path, workspace: str | None) -> AsyncIterator[Engine
         raise Refused.of(
             "run.locked",
             "This run is in use by an engine that cannot be found.",
-            "Name its workspace with --workspace.",
+            "Pass that engine's workspace with --workspace.",
         )
     async with EngineClient(endpoint.port, endpoint.token) as client:
         await client.project(str(folder.parents[1]))  # an engine knows what it was shown

@@ -42,12 +42,12 @@ def find_run_folder(text: str) -> Path:
         raise ConfigError.of(
             "run.ambiguous",
             f"{len(found)} runs are called {text}: {places}.",
-            "Name the run by the end of its id, or by its folder.",
+            "Pass the last characters of the run's id, or the run's folder.",
         )
     raise ConfigError.of(
         "run.unknown",
-        f"There is no run {text} in {len(projects)} projects here and in the workspace.",
-        "List the runs of a project with `atelier runs PROJECT`, or give the run's folder.",
+        f"No run {text} in the {len(projects)} projects of this folder and the workspace.",
+        "List the runs of a project with `atelier runs PROJECT`, or pass the run's folder.",
     )
 
 

@@ -17,14 +17,15 @@ from engine.protocol.requests.runs import EngineInfo
 
 
 class EngineCalls(Transport):
-    """Calls about the engine (facts, keys, shutdown) and its environments, whose jobs continue
-    without the caller."""
+    """Calls about the engine (version and hardware, keys, shutdown) and its Python environments.
+    Environment jobs continue if the client disconnects."""
 
     async def info(self) -> EngineInfo:
         return await self._ask("GET", "/engine", EngineInfo)
 
     async def shut_down(self) -> None:
-        """Ask the engine to exit; its runs stop after acknowledged data is stored."""
+        """Ask the engine to exit; its runs stop, without losing data that was reported as
+        stored."""
         await self._send("POST", "/engine/shutdown")
 
     async def lend_keys(self, keys: dict[str, str]) -> None:
@@ -51,7 +52,8 @@ class EngineCalls(Transport):
         return await self._ask("POST", f"/environments/{name}", EnvironmentList, body=body)
 
     async def packages(self, project: str) -> EnvironmentView | None:
-        """Environment of the packages of a project folder's agent; None if it needs none."""
+        """Environment with the packages of the agent in folder `project`; None if the agent needs
+        none."""
         response = await self._send("GET", "/project/packages", params={"path": project})
         return parse(response, TypeAdapter(EnvironmentView)) if response.content else None
 

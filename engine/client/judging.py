@@ -29,27 +29,28 @@ class JudgingCalls(Transport):
         return await self._list(f"/runs/{run_id}/agreement", Agreement)
 
     async def annotators(self, run_id: str) -> Annotators:
-        """Annotators of a run, and the agreement of each two of them."""
+        """Annotators of a run, and the agreement of each pair of annotators."""
         return await self._ask("GET", f"/runs/{run_id}/annotators", Annotators)
 
     async def disagreements(self, run_id: str, judge: str, rubric: str) -> list[Disagreement]:
-        """Pairs that a judge with this version of its rubric orders differently than the person,
-        largest difference first."""
+        """Pairs of trajectories that a judge with this version of its rubric ranks differently than
+        the person's labels do, largest difference first."""
         params = {"judge": judge, "rubric": rubric}
         return await self._list(f"/runs/{run_id}/disagreements", Disagreement, params=params)
 
     async def review_queue(self, run_id: str, query: ReviewQuery) -> ReviewQueue:
-        """Groups to label, those first whose label teaches most."""
+        """Groups to label, most informative first."""
         return await self._ask("POST", f"/runs/{run_id}/review_queue", ReviewQueue, body=query)
 
     async def price_trial(self, run_id: str, request: TryJudge) -> TrialPrice:
-        """Estimate number and cost of a trial's requests; sends none. Starts the judge process."""
+        """Estimate number and cost of the requests of `try_judge`; sends none, but starts the judge
+        process."""
         path, timeout = f"/runs/{run_id}/judge/price", STARTING_S
         return await self._ask("POST", path, TrialPrice, body=request, timeout=timeout)
 
     def try_judge(self, run_id: str, request: TryJudge) -> AsyncGenerator[Tried, None]:
-        """Judge groups of a run as a trial, and yield them as they are judged; closing the iterator
-        cancels the rest."""
+        """Score stored groups of a run with another rubric or judge, without changing rewards.
+        Yields each group when it is judged; closing the iterator cancels the rest."""
         return self._records(f"/runs/{run_id}/judge", request, Tried)
 
     async def check_judges(self, project: str) -> JudgeCheck:

@@ -1,4 +1,4 @@
-"""Calls about base models: hub search, facts, models on the engine's machine, downloads."""
+"""Calls about base models: hub search, details, models on the engine's machine, downloads."""
 
 from pydantic import TypeAdapter
 
@@ -37,8 +37,8 @@ class ModelCalls(Transport):
         return parse(response, TypeAdapter(list[HubModel]))
 
     async def model_facts(self, name: str, project: str = "", host: str = "") -> ModelFacts:
-        """Facts of a model by any name; its memory is forecast with the settings of `project` (a
-        folder) on server `host` (empty: the engine's machine)."""
+        """Details of a model by starter name, hub id or folder. Its memory need is forecast with
+        the settings of `project` (a folder) on server `host` (empty: the engine's machine)."""
         params = {"name": name, "project": project, "host": host}
         return await self._ask(
             "GET", "/models/facts", ModelFacts, params=params, timeout=HUB_TIMEOUT_S

@@ -70,8 +70,8 @@ class ProjectCalls(Transport):
         return await self._ask("PUT", "/scenarios", ProjectView, body=request, params=params)
 
     async def import_run(self, path: str, request: ImportRun) -> RunSummary:
-        """Import trajectories completely as a run of project `path`, or not at all. May take
-        minutes. Raises Refused with the error and its position."""
+        """Import trajectories as a new run of project `path`; nothing is stored if one is invalid.
+        May take minutes. Raises Refused with the first error and its line."""
         return await self._ask(
             "POST", "/import", RunSummary, body=request, params={"path": path}, timeout=IMPORTING_S
         )

@@ -25,8 +25,8 @@ class HostCalls(Transport):
     """Calls about the server list, server actions, and questions of servers to the person."""
 
     async def hosts(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """List servers when the list's revision exceeds `after`, at latest after `wait_s` (at most
-        20) seconds."""
+        """Wait up to `wait_s` (at most 20) seconds until the revision of the server list exceeds
+        `after`, and return the list."""
         params = {"after": after, "wait": wait_s}
         return await self._ask("GET", "/hosts", HostList, params=params)
 
@@ -51,5 +51,6 @@ class HostCalls(Transport):
         return self._records(f"/runs/{run_id}/send", request, _MOVED)
 
     async def answer_host(self, name: str, request: Answer) -> None:
-        """Answer a question (password …) of server `name`. Raises Refused if it has expired."""
+        """Answer a login prompt (password …) of server `name`. Raises Refused if the prompt has
+        expired."""
         await self._send("POST", f"/hosts/{name}/answer", json=request.model_dump(mode="json"))

@@ -60,8 +60,8 @@ class RunCalls(Transport):
         return await self._list("/runs", RunSummary, params=params)
 
     async def run_page(self, query: RunQuery) -> RunPage:
-        """Return one page of the table of the runs of a project. The first list of thousands takes
-        a while."""
+        """Return one page of the table of a project's runs. The first call is slow if there are
+        thousands of runs."""
         return await self._ask("POST", "/run_table", RunPage, body=query, timeout=STARTING_S)
 
     async def compare_runs(self, request: CompareRuns) -> RunComparison:
@@ -121,7 +121,7 @@ class RunCalls(Transport):
         return await self._ask("GET", f"/runs/{run_id}/filter_names", FilterNames)
 
     async def groups(self, run_id: str, query: TrajectoryQuery) -> GroupPage:
-        """Groups with a trajectory that matches the query's filters, newest first."""
+        """Groups with at least one trajectory that matches the query's filters, newest first."""
         return await self._ask("POST", f"/runs/{run_id}/groups", GroupPage, body=query)
 
     async def curves(self, run_id: str, query: CurveQuery) -> CurvePage:
@@ -139,7 +139,8 @@ class RunCalls(Transport):
         self, run_id: str, after: int = 0
     ) -> AsyncGenerator[Event | UnknownEvent, None]:
         """Replay events after `after`, then follow, until the engine closes the stream or is
-        silent. Events with a `seq` arrive once and in order. To resume, pass the last one."""
+        silent. Events with a `seq` arrive once and in order. To resume, pass the last `seq` as
+        `after`."""
         async with aclosing(self._streamed(f"/runs/{run_id}/events", after=after)) as lines:
             async for line in lines:
                 yield decode(line)
@@ -178,12 +179,13 @@ class RunCalls(Transport):
         return self._records(path, request, _EXPORT)
 
     async def trackers(self, run_id: str) -> TrackerList:
-        """State of the trackers that are enabled for the run or received it before."""
+        """State of the experiment trackers that are enabled for the run or have received data of
+        it."""
         return await self._ask("GET", f"/runs/{run_id}/trackers", TrackerList)
 
     async def track(self, run_id: str, to: Sequence[TrackerName] = ()) -> TrackerList:
-        """Send a run to these trackers, from where each stopped; without names, to all trackers in
-        the project's settings."""
+        """Send a run to the experiment trackers `to`, each from where it stopped; empty: to all
+        trackers that the project's settings enable."""
         request = TrackRun(to=list(to))
         return await self._ask("POST", f"/runs/{run_id}/track", TrackerList, body=request)
 
@@ -200,13 +202,14 @@ class RunCalls(Transport):
         return await self._ask("POST", "/outside", OutsideRun, body=request, timeout=None)
 
     async def train_outside(self, run_id: str, request: TrainGroups) -> Trained:
-        """Train one step on a script's groups; returns when it is stored, once per
-        `request.key`."""
+        """Train one step on a script's groups; returns when the step is stored. A repeated call
+        with the same `request.key` does not train again."""
         path = f"/runs/{run_id}/outside/train"
         return await self._ask("POST", path, Trained, body=request, timeout=None)
 
     async def log_outside(self, run_id: str, request: LogOutside) -> None:
-        """Store trajectories and values that a script logs, once per `request.key`."""
+        """Store trajectories and metric values that a script logs. A repeated call with the same
+        `request.key` stores nothing."""
         body = request.model_dump_json().encode()
         await self._send("POST", f"/runs/{run_id}/outside/log", content=body, timeout=None)
 

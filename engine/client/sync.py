@@ -1,4 +1,5 @@
-"""Calls of a home machine to a remote engine: folders, contents, files of runs."""
+"""Calls from the user's machine to an engine on a server: upload of folders, changes and files of
+runs."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -42,13 +43,14 @@ class Changes:
 
 
 class ReplicaCalls(Transport):
-    """Calls of a mirror of a run."""
+    """Calls with which a mirror (local copy of a remote run) follows the run."""
 
     async def changes(
         self, run_id: str, after: int, wait: float = 0.0, most: int = 2**24
     ) -> Changes:
-        """Page of a run's events with `seq` above `after` and their rows, of about `most` bytes
-        before compression; waits up to `wait` (at most 20) seconds for the first, else empty."""
+        """Page of a run's events with `seq` above `after` and their database rows, about `most`
+        bytes before compression. Waits up to `wait` (at most 20) seconds for the first event; empty
+        if none arrives."""
         response = await self._send(
             "GET",
             f"/runs/{run_id}/changes",
@@ -70,8 +72,8 @@ class ReplicaCalls(Transport):
                 except ValueError as error:
                     raise LaunchError.of(
                         "engine.bad_answer",
-                        "The engine sent an invalid keep-alive message.",
-                        "Update both engines to the same version.",
+                        "The engine sent an invalid progress message.",
+                        "Update Atelier on both machines to the same version.",
                         where=path,
                         detail=str(error)[:2000],
                     ) from error
@@ -83,7 +85,7 @@ def _seq(response: httpx.Response, header: str, otherwise: int | None = None) ->
     """Event number in a header. Raises LaunchError if it is invalid."""
     text = response.headers.get(header, "" if otherwise is None else str(otherwise))
     if not (text.isascii() and text.isdigit() and len(text) < 20 and int(text) < MOST_SEQ):
-        raise bad_answer(response, f"the header {header} is not an event number")
+        raise bad_answer(response, f"the header {header} does not contain an event number")
     return int(text)
 
 
@@ -124,11 +126,13 @@ class SyncCalls(Transport):
         await self._send("PUT", path, params=params, content=blocks(), timeout=None)
 
     async def lease(self, request: Lease) -> Leased:
-        """Take or renew the lease of the engine. Raises Refused if another home machine has it."""
+        """Take or renew this machine's lease of the remote engine, which serves one user's machine
+        at a time. Raises Refused if another machine has the lease."""
         return await self._ask("POST", "/lease", Leased, body=request)
 
     async def home_requests(self, wait_s: float) -> list[HomeRequest]:
-        """Runs' requests to this machine, not fetched before; waits for one up to `wait_s` s."""
+        """New requests of remote runs to this machine (such as judge calls that need its API keys),
+        each returned once; waits up to `wait_s` seconds for the first."""
         page = await self._ask("GET", "/home-requests", HomeRequestList, params={"wait": wait_s})
         return page.requests
 
@@ -154,7 +158,8 @@ class SyncCalls(Transport):
         self, run_id: str, path: str, target: BinaryIO, begin: int, size: int, came: Progress
     ) -> None:
         """Write the run's file from byte `begin` on to `target`; `size` is its announced size, and
-        `came` receives the size of each block. Raises LaunchError if more arrives."""
+        `came` receives the size of each block. Raises LaunchError if the engine sends more than
+        `size` bytes."""
         left = size - begin
         params: dict[str, str | int] = {"path": path, "offset": begin}
         timeout = httpx.Timeout(30.0)

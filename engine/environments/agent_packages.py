@@ -13,7 +13,7 @@ from engine.protocol.problems import ConfigError
 from engine.protocol.records.environments import EnvironmentView
 from engine.trust.files import project_file
 
-TITLE = "Packages of the agent"
+TITLE = "Agent packages"
 
 
 def packages_name(project: Path, agent: AgentConfig) -> str:
@@ -25,16 +25,16 @@ def packages_name(project: Path, agent: AgentConfig) -> str:
     if not file.is_file():
         raise ConfigError.of(
             "agent.requirements_missing",
-            f"There is no {agent.requirements} in the project.",
-            "Create the file with the agent's packages, or empty agent.requirements.",
+            f"The project has no file {agent.requirements}.",
+            "Create the file with the agent's packages, or clear agent.requirements.",
             where="agent.requirements",
         )
     return f"{OF_AGENT}{file}"
 
 
 async def packages_python(project: Path, agent: AgentConfig) -> str:
-    """Return the Python with the agent's packages; empty without requirements. Raises ConfigError
-    until they are installed."""
+    """Return the path of the Python with the agent's packages; empty if the agent has no
+    requirements file. Raises ConfigError until they are installed."""
     if not (name := packages_name(project, agent)):
         return ""
     status = await asyncio.to_thread(status_of, name)

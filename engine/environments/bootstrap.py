@@ -50,7 +50,7 @@ class Status(BaseModel):
     requirements: str = ""
     """Requirements file that an agent environment was installed for."""
     wanted: bool = True
-    """Whether the file still has exactly these requirements."""
+    """Whether the requirements file is unchanged since the installation."""
 
 
 def python_of(name: str) -> Path:
@@ -64,8 +64,8 @@ def python_of(name: str) -> Path:
 
 
 def statuses() -> list[Status]:
-    """Status of all environments by name, then of agent packages by key. Raises EnvironmentMissing
-    without a checkout."""
+    """Status of all environments in order of their names, then of the agent environments in the
+    cache. Raises EnvironmentMissing without a checkout."""
     done = run_bootstrap(command("all", "status"))
     if done.returncode:
         replies = answers(done.stdout)
@@ -128,14 +128,15 @@ def bootstrap(*arguments: str) -> list[str]:
         raise EnvironmentMissing.of(
             "environment.no_source",
             f"The {name} environment needs a source checkout: packaging/bootstrap.py is missing.",
-            "Clone the repository and run the command there.",
+            "Clone the Atelier repository and run the command in the clone.",
         )
     return [sys.executable, str(BOOTSTRAP), *arguments, "--json"]
 
 
 @contextlib.contextmanager
 def life() -> Iterator[int]:
-    """Yield the read end of a pipe; the child that inherits it exits when this process ends."""
+    """Yield the read end of a pipe to be inherited by a child, which exits at end of file, when
+    this process ends."""
     read, write = os.pipe()
     try:
         yield read
@@ -156,6 +157,6 @@ def problem_of(answer: dict[str, Any], stderr: str, name: str) -> Problem:
     return Problem(
         code="environment.not_installed",
         message=f"The {name} environment could not be installed.",
-        hint="Try again: the installation resumes.",
+        hint="Try again; the installation resumes where it stopped.",
         detail=stderr[-4000:],
     )

@@ -37,17 +37,19 @@ WORDS = {
     "unsloth-cpu": Words(
         "Unsloth on the CPU", f"Training with Unsloth, without a GPU. {UNSLOTH}", CPU
     ),
-    "judge": Words("Judge", "Calls the providers of judges, through litellm."),
+    "judge": Words("Judge", "Calls API models, such as judges, through litellm."),
     "parquet": Words("Parquet", "Reads trajectories that ART stored as Parquet files."),
-    "llamacpp": Words("llama.cpp", "Reads exported GGUF files, as Ollama does."),
-    "wandb": Words("W&B", "Sends metrics to Weights & Biases, or writes its offline files."),
+    "llamacpp": Words("llama.cpp", "Loads exported GGUF files with llama.cpp, as Ollama does."),
+    "wandb": Words("W&B", "Sends metrics to Weights & Biases, or writes W&B offline files."),
     "mlflow": Words("MLflow", "Sends metrics to an MLflow server."),
     "trackio": Words("trackio", "Writes metrics into trackio's database on this machine."),
-    "tensorboard": Words("TensorBoard", "Writes TensorBoard's event files."),
+    "tensorboard": Words("TensorBoard", "Writes TensorBoard event files."),
     "otel": Words(
         "OpenTelemetry", "Sends trajectories as traces to Langfuse or another collector."
     ),
-    "art": Words("ART", "OpenPipe's ART for scripts that train here, without its trainers."),
+    "art": Words(
+        "ART", "OpenPipe's ART (without its trainers), for scripts that train with Atelier."
+    ),
     "bench": Words("TRL", "TRL's GRPOTrainer, for the benchmark."),
 }
 """Display texts by environment, in display order."""

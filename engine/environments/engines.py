@@ -11,8 +11,8 @@ from engine.protocol.records.environments import BUILT_IN, ChosenEngine, EngineC
 
 
 def use_engine(wanted: UseEngine) -> EngineChoice:
-    """Select the engine to start next. Raises Refused if it is not completely installed. Selecting
-    the current engine changes nothing, not even the previous one."""
+    """Select the engine that is started next. Raises Refused if it is not completely installed.
+    Selecting the current engine again changes nothing; the previous one stays available."""
     if wanted.name == BUILT_IN:
         return choose(ChosenEngine())
     return choose(_whole(wanted))
@@ -53,19 +53,19 @@ def refuse_removal(name: str) -> None:
     if not current.built_in and Path(current.home).resolve() in homes:
         raise Refused.of(
             "environment.in_use",
-            f"The {title_of(name)} is the one in use.",
-            "Use another engine first.",
+            f"The {title_of(name)} is the current engine.",
+            "Switch to another engine first.",
         )
     if working := processes_in(homes):
         raise Refused.of(
             "environment.in_use",
             f"Process {working[0].pid} is running in the {name} environment.",
-            "Wait until it has ended, or end it.",
+            "Wait until the process exits, or end it.",
         )
 
 
 def forget(name: str) -> None:
-    """Remove environment `name` from the engines to which the user can roll back."""
+    """If environment `name` is the engine to roll back to, remove it from the stored choice."""
     try:
         choice = read_choice()
     except LaunchError:
@@ -100,7 +100,7 @@ def sweep(name: str) -> None:
         raise EnvironmentMissing.of(
             "environment.not_swept",
             f"The previous {name} environment could not be deleted.",
-            "It only takes disk space.",
+            "The leftover folder only takes disk space.",
             detail=done.stderr[-4000:],
         )
 

@@ -35,8 +35,9 @@ SHARES = {
 
 
 async def carry_out(name: str, action: EnvironmentAction, pids: set[int] | None = None) -> Ticks:
-    """Perform an action on an environment and yield progress; `pids` holds the process's PID
-    meanwhile. Raises EnvironmentMissing if it fails, Refused to remove an environment in use."""
+    """Perform an action on an environment in a child process and yield progress; `pids` contains
+    its PID while it runs. Raises EnvironmentMissing if it fails, Refused to remove an environment
+    in use."""
     if action == "remove":
         await asyncio.to_thread(refuse_removal, name)
         await asyncio.to_thread(forget, name)
@@ -59,8 +60,8 @@ async def _run(name: str, action: EnvironmentAction, pids: set[int]) -> Ticks:
 async def progress_of(
     argv: list[str], name: str, pids: set[int]
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Run bootstrap.py for environment `name` and yield its progress; `pids` holds its PID
-    meanwhile. Raises EnvironmentMissing if it fails. Closing the generator kills it."""
+    """Run bootstrap.py for environment `name` and yield its progress; `pids` contains its PID while
+    it runs. Raises EnvironmentMissing if it fails. Closing the generator kills it."""
     with life() as descriptor, tempfile.TemporaryFile() as errors:
         process = await asyncio.create_subprocess_exec(
             *argv,

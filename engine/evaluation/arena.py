@@ -30,8 +30,8 @@ Z = 1.959963984540054
 
 
 def duels(labels: Iterable[Label], names: Mapping[str, str]) -> list[Duel]:
-    """Count votes per pair of models, most votes first. `names` maps trajectory ids to models; an
-    order of several trajectories counts as one vote per pair."""
+    """Count votes per pair of models, most votes first. `names` maps trajectory ids to models; a
+    ranking of several trajectories counts as one vote per pair."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for label in labels:
         if not label.holds():

@@ -63,7 +63,7 @@ def _find(project: Path, config: ProjectConfig, name: str) -> Contestant:
     except ConfigError as error:
         if error.problem.code != "run.unknown":
             raise
-        hint = f"{error.problem.hint} A provider's model is written PROVIDER/MODEL."
+        hint = f"{error.problem.hint} Write an API model as PROVIDER/MODEL."
         raise ConfigError(error.problem.model_copy(update={"hint": hint})) from None
 
 
@@ -79,7 +79,7 @@ def _newest_best(project: Path, config: ProjectConfig) -> Contestant:
     raise ConfigError.of(
         "evaluation.nothing_trained",
         "No run of this project has a checkpoint to compare with the base model.",
-        "Train first, or name the models: --model base --model openai/gpt-5.4.",
+        "Train first, or pass the models: --model base --model openai/gpt-5.4.",
         where=str(project),
     )
 
@@ -110,7 +110,7 @@ def _checkpoint(project: Path, config: ProjectConfig, found: NamedCheckpoint) ->
         raise Refused.of(
             "checkpoint.not_here",
             f"The weights of {found.name} are not on this machine.",
-            "Fetch the checkpoint from the server first, on the Checkpoints page.",
+            "First fetch the checkpoint from its server, on the Checkpoints page.",
             where=str(adapter),
         )
     weights = {"adapter": os.path.relpath(adapter, project), "sha256": sha256_of(adapter / WEIGHTS)}

@@ -83,7 +83,7 @@ class EvaluationResources:
     access: Access
     """Access to providers."""
     judging: Callable[[], AbstractAsyncContextManager[Panel | None]]
-    """Context manager that starts the judges and their process."""
+    """Context manager that starts the judges and their process; yields None without a judge."""
 
 
 async def evaluate(
@@ -103,7 +103,7 @@ async def evaluate(
                 async with stages_of(run, resources, plan, contestant, providers) as stages:
                     await run_contestant(run, plan, contestant, stages, missing, pause)
     if pause.closed:
-        await run.say(RunStopped(step=STEP, reason="You stopped it."))
+        await run.say(RunStopped(step=STEP, reason="You stopped the evaluation."))
         return
     await close_groups(run, resources, plan)
     await closing(run)
@@ -119,7 +119,7 @@ class Task:
     place: RolloutPlace
     scenario: Scenario
     entry: int
-    """Index of the entry in the plan."""
+    """Index in `plan.entries`, which are pairs of contestant and system prompt."""
     seed: int
     """Seed, derived from scenario and repetition: the same for every contestant."""
 
@@ -127,7 +127,8 @@ class Task:
 def missing_rollouts(
     run: Run, plan: EvaluationPlan, contestant: int, scenarios: list[Scenario]
 ) -> list[Task]:
-    """Rollouts of the plan's contestant number `contestant` that are not stored, by scenario."""
+    """Rollouts of the model with index `contestant` in the plan that are not stored yet, ordered by
+    scenario."""
     stored = {(row.group, row.index) for row in run.reader.summaries_of("validation", STEP)}
     entries = [
         number
@@ -156,8 +157,8 @@ async def run_contestant(
     tasks: list[Task],
     pause: PauseControl,
 ) -> None:
-    """Make and store these rollouts of one contestant. `stages` (shared by rollouts) are keyed by
-    the number of the entry of the plan: contestant and variant."""
+    """Make and store the rollouts in `tasks` of one contestant. `stages` has what
+    rollouts share, by index of the plan entry (contestant and system prompt)."""
     await run.enter(STEP, "validating")
     done = run.reader.counts()[0]
     progress = Progress(run, "validation", STEP, range(plan.scenarios), plan.size, done)
@@ -244,7 +245,8 @@ async def policy_of(run: Run, contestant: Contestant) -> AsyncIterator[Policy]:
 
 
 async def close_groups(run: Run, resources: EvaluationResources, plan: EvaluationPlan) -> None:
-    """Judge the groups that are not closed yet, and store their summaries and advantages."""
+    """Judge the groups (one per scenario) that have no stored summary yet, and store rewards,
+    summary and advantages of each."""
     open_groups = [
         number
         for number in range(plan.scenarios)

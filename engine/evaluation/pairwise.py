@@ -33,7 +33,7 @@ class PairwiseJudge:
 
     @property
     def relative(self) -> bool:
-        """Whether a reward says nothing beyond its group."""
+        """Whether rewards can be compared only within a group, as a judge's relative scores."""
         return not self._panel.absolute
 
     @property
@@ -43,7 +43,8 @@ class PairwiseJudge:
         return self.relative and not self._opponents
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
-        """Verdicts on the rollouts of one scenario, from the comparison with earlier ones."""
+        """Verdicts on the rollouts of one scenario, which the panel ranks together with rollouts of
+        earlier validations on that scenario."""
         scenario = group[0].scenario_id
         others = {step: by.get(scenario, []) for step, by in self._opponents.items()}
         if not any(can_be_judged(one) for one in group):

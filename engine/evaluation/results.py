@@ -16,7 +16,7 @@ from engine.protocol.requests.evaluation import Contestant, Entry, EvaluationPla
 from engine.reward.advantage.group import interval
 
 Span = tuple[float, float]
-"""Start and end of a rollout, Unix seconds."""
+"""Start and end time of a rollout, in Unix seconds."""
 Cells = Mapping[tuple[str, str], float]
 """Mean reward by (scenario, variant)."""
 

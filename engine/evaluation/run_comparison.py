@@ -45,7 +45,8 @@ class Candidate:
 
 
 def measure_of(candidates: Sequence[Candidate]) -> Measure:
-    """Rewards, unless only a judge's comparisons say how a run has progressed."""
+    """Measure for comparing runs: win rates if any run has them and not every run has validation
+    rewards, else rewards."""
     rated = any(one.win_rates for one in candidates)
     return "win_rate" if rated and not all(c.results("reward") for c in candidates) else "reward"
 

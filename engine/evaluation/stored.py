@@ -31,7 +31,7 @@ def stored_scenarios(folder: Path) -> list[Scenario]:
         raise StoreError.of(
             "evaluation.no_scenarios",
             "The scenarios of this evaluation cannot be read.",
-            "Start another one.",
+            "Start a new evaluation.",
             where=str(file),
             detail=str(error),
         ) from error
@@ -44,7 +44,7 @@ def read_result(reader: RunReader, spec: RunSpec, folder: Path) -> EvaluationRes
         raise Refused.of(
             "run.no_evaluation",
             f"{spec.name} is not an evaluation.",
-            "Start one: atelier eval PROJECT.",
+            "Start an evaluation: atelier eval PROJECT.",
         )
     rate = spec.config.evaluate.usd_per_hour
     spans = {}

@@ -261,7 +261,8 @@ class _Job:
 
     @contextlib.asynccontextmanager
     async def _process(self, online: bool = False) -> AsyncIterator[Child]:
-        """Start a process for the block; it is killed at the end."""
+        """Start an export process for the block and kill it at the end; only with `online` may it
+        access the Hub."""
         argv = [sys.executable, "-m", "engine.export.torch.serve"]
         environment = dict(VARIABLES)
         if online:
@@ -281,7 +282,8 @@ class _Job:
             self.pids.discard(process.pid)
 
     async def _ask(self, process: Child, op: str, **fields: Any) -> Fields:
-        """Send a request and return its answer; progress is passed to `tell`."""
+        """Send operation `op` with its arguments to an export process and return its answer;
+        progress is passed to `tell`."""
         answer: Fields = {}
         async with contextlib.aclosing(process.stream(op, **fields)) as parts:  # type: ignore[type-var]
             async for answer in parts:
@@ -305,7 +307,7 @@ def _refuse_unproven(parity: ParityReport) -> None:
         raise Refused.of(
             "export.not_pushed",
             "The export differs from the trained model, so it was not uploaded.",
-            "It is kept on this machine because of --force.",
+            "The export is kept on this machine because of --force.",
         )
 
 

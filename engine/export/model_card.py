@@ -14,7 +14,7 @@ from engine.protocol.records.runs import Interval, RunSpec
 from engine.protocol.requests.exports import ExportDtype, ExportFormat, ParityReport
 
 CURVE_ROWS = 20
-UNKNOWN = "not known: look it up before you share this model"
+UNKNOWN = "unknown; look up the licence before you share this model"
 METHODS = ("reinforcement learning", "supervised training")
 USES: dict[ExportFormat, str] = {
     "adapter": """\
@@ -126,12 +126,12 @@ def _supervised(source: Source) -> tuple[str, ...]:
     spec, sft, plan = source.spec, source.spec.config.sft, source.spec.supervised
     assert plan is not None
     files = ", ".join(f"`{_file(name)}`" for name in plan.files)
-    left = f"; {plan.skipped} bad lines left out" if plan.skipped else ""
+    left = f"; {plan.skipped} invalid lines left out" if plan.skipped else ""
     rows = [
-        ("data", f"{plan.train.examples} demonstrations of {files}{left}"),
+        ("data", f"{plan.train.examples} demonstrations from {files}{left}"),
         ("trained tokens", f"{plan.train.trained:,} per epoch"),
         *_run_rows(source, spec.updates),
-        ("an update", f"{sft.batch_size} demonstrations, {sft.epochs} epochs"),
+        ("batch size", f"{sft.batch_size} demonstrations, {sft.epochs} epochs"),
         ("learning rate", f"{sft.lr:g}, {sft.schedule}"),
         *_adapter_rows(source),
     ]
@@ -237,7 +237,7 @@ def _evaluation(result: EvaluationResult | None) -> str:
         )
         for one in result.standings
     ]
-    head = ("model", "mean reward, 95 %", "vs. the first, paired, 95 %", "")
+    head = ("model", "mean reward, 95 %", "paired difference to the first model, 95 %", "")
     judged = ", reward including judge scores" if result.judged else ""
     words = f"{result.scenarios} scenarios × {result.attempts} rollouts{judged}."
     return f"## Evaluation\n\n{words}\n\n{_table(head, rows)}"
@@ -260,7 +260,7 @@ def _parity(parity: ParityReport) -> str:
     if match := parity.greedy:
         rows.append(("same greedy text", f"{match.same} of {match.prompts} ({match.ties} ties)"))
     if weights := parity.weights:
-        rows.append(("differing weights", f"{weights.outside} of {weights.numbers}"))
+        rows.append(("weights that differ", f"{weights.outside} of {weights.numbers}"))
     table = _table(("measured", parity.dtype), rows) if rows else ""
     return f"{text}\n\n{table}\n\n`parity.json` has the details, `MANIFEST.json` the file hashes."
 

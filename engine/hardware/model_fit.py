@@ -15,11 +15,11 @@ FULL = {"backend.weights": "full"}
 IN_4BIT = {"backend.weights": "4bit", "backend.trainer": "unsloth"}
 ON_GPU = (
     "Peak of the larger phase, sampling or training, on the fullest GPU: weights, adapter and "
-    "optimizer, activations, logits, keys and values, CUDA, allocator. Available: its memory less "
-    "what others use."
+    "optimizer, activations, logits, keys and values, CUDA, allocator. Available: the GPU's memory "
+    "minus memory used by other programs."
 )
 ON_CPU = (
-    "Weights and programs + the sampler's copies and keys and values + adapter and optimizer + "
+    "Peak: weights, processes, the sampler's copies, keys and values, adapter and optimizer, "
     "activations. Available: the machine's memory."
 )
 
@@ -31,12 +31,12 @@ def fit_of(
     host_bytes: int | None = None,
     device: str = "",
     parameters: int | None = None,
-    unknown: str = "The shapes of its weights are not known.",
+    unknown: str = "The shapes of the model's weights are unknown.",
 ) -> ModelFit:
     """Forecast whether `model` (None: unknown shapes) can be trained with `config` on these GPUs,
-    or on the CPU if there are none, with `host_bytes` of memory (None: this machine's). With
-    unknown shapes, for the reason `unknown`, `parameters` decides only what is too large in any
-    case."""
+    or on the CPU if there are none, with `host_bytes` of memory (None: this machine's). Without
+    shapes, the only possible verdict is `too_large`, from the number of `parameters`; otherwise the
+    fit is unknown, for the reason `unknown`."""
     known = [card for card in cards if card.total_bytes]
     if cards and not known:
         return ModelFit(unknown="The driver does not report the GPU's memory.", device=device)
@@ -95,8 +95,8 @@ def _on_cpu(model: Model, config: ProjectConfig, host_bytes: int | None, device:
 def _without_shapes(
     cards: Sequence[Card], host_bytes: int | None, device: str, parameters: int | None
 ) -> ModelFit | None:
-    """Compare the weights alone, in the fewest bits, with the memory: what does not hold them is
-    too small. Returns None in any other case."""
+    """Verdict `too_large` if even the weights alone, in the fewest bits, exceed the memory; else
+    None, since the shapes are needed to decide."""
     if cards:
         room = max((card.total_bytes or 0) - (card.others_bytes or 0) for card in cards)
         least = None if parameters is None else int(parameters * NF4_BITS / 8)
@@ -108,7 +108,7 @@ def _without_shapes(
             verdict="too_large",
             device=device,
             room_bytes=room,
-            formula=f"Its weights alone need {least / 1e9:,.1f} GB in "
+            formula=f"The model's weights alone need {least / 1e9:,.1f} GB in "
             f"{'4 bits' if cards else '16 bits'}.",
         )
     return None

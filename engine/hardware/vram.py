@@ -215,8 +215,9 @@ def cache_bytes(shape: ModelShape, rows: int, context: int) -> int:
 
 def plan(shape: ModelShape, rest: int, job: Job, recipe: Recipe, room: int) -> Plan:
     """Memory plan of one GPU with `room` bytes for this run; `rest`: weights outside of the linear
-    layers. The sampler's key-value cache takes what is left, between one rollout and all of them. A
-    trainer is expected to release PyTorch's cached blocks before the other phase begins."""
+    layers. The sampler's KV cache takes what is left: at least one rollout's, at most that of all
+    concurrent ones. A trainer is expected to release PyTorch's cached blocks before the other phase
+    begins."""
     weights = weight_bytes(shape, rest, job.storage)
     adapter = int(recipe.adapter_bytes * shape.adapter)
     kept = activation_bytes(shape, job.tokens, recipe)

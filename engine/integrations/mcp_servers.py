@@ -33,7 +33,7 @@ from engine.trust.projects import require_trust
 FILE = "mcp.json"
 SERVERS = "mcpServers"
 READER = "servers.py"
-"""File of an agent that reads mcp.json."""
+"""Name of the agent's module that reads mcp.json; a project with this file uses MCP servers."""
 
 
 def read_servers(project: Path) -> dict[str, McpServer]:
@@ -95,7 +95,7 @@ def _parse(file: Path) -> dict[str, Any]:
     if not isinstance(data, dict) or not isinstance(data.get(SERVERS), dict):
         raise ConfigError.of(
             "mcp.no_servers",
-            f'{file.name} has no object "{SERVERS}".',
+            f'{file.name} has no "{SERVERS}" object.',
             f'Write {{"{SERVERS}": {{"NAME": {{"command": "…", "args": ["…"]}}}}}}.',
             where=str(file),
         )
@@ -111,7 +111,7 @@ def _server(name: str, values: Any) -> McpServer:
         message = first["msg"].removeprefix("Value error, ")
         raise ConfigError.of(
             "mcp.bad_server",
-            f"The MCP server {name}{f', {place}' if place else ''}: {message}.",
+            f"The MCP server {name} is invalid{f' at {place}' if place else ''}: {message}.",
             "Set a command with args, or a url.",
             where=FILE,
         ) from error
@@ -157,8 +157,8 @@ def _missing(name: str, server: McpServer, tools: Sequence[ToolView]) -> Problem
         return None
     return Problem(
         code="mcp.no_tool",
-        message=f"{name} has no tool {missing[0]}, which mcp.json selects.",
-        hint=f"Choose from {', '.join(sorted(known)) or 'none'}.",
+        message=f"The MCP server {name} has no tool {missing[0]}, which mcp.json selects.",
+        hint=f"Available tools: {', '.join(sorted(known)) or 'none'}.",
     )
 
 
@@ -183,7 +183,7 @@ async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]
             raise Refused.of(
                 "mcp.slow",
                 f"The MCP servers did not list their tools within {LIMIT_S:g} s.",
-                "Start each server by hand to see why.",
+                "Start each server in a terminal to see why.",
             ) from None
         finally:
             await _end(process)
@@ -196,7 +196,7 @@ async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]
     raise Refused.of(
         "mcp.not_looked",
         f"The MCP servers cannot be queried: {lines[-1] if lines else process.returncode}",
-        "The agent's environment needs the package mcp: see agent.requirements.",
+        "Check that the agent's environment has the package mcp (agent.requirements).",
         detail=stderr[-4000:],
     )
 
@@ -216,5 +216,5 @@ def _problem(wrong: str) -> Problem | None:
     return Problem(
         code="mcp.unusable",
         message=wrong if wrong.endswith(".") else f"{wrong}.",
-        hint="Check the server's command or URL; start it by hand to see its output.",
+        hint="Check the server's command or URL; start the server in a terminal to see its output.",
     )

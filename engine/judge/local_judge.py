@@ -215,7 +215,7 @@ def _verdict(one: Trajectory, fit: Fit, features_D: Sequence[float]) -> Verdict:
         judge=NAME,
         rubric=NAME,
         score=score,
-        reason=f"{like} trajectories of {fit.groups} groups. This model (fit {fit.version}) orders "
+        reason=f"{like} trajectories of {fit.groups} groups. This model (fit {fit.version}) ranks "
         f"{fit.accuracy.share:.2f} of {fit.accuracy.pairs} held-out pairs correctly.",
     )
 
@@ -226,11 +226,11 @@ def _unscored(one: Trajectory, problem: Problem) -> Verdict:
 
 _UNFITTED = Problem(
     code="judge.local_unfitted",
-    message=f"The local judge has seen fewer than {LEAST_GROUPS} groups or {LEAST_PAIRS} pairs.",
-    hint="Label more groups whose trajectories differ, or let another judge score some.",
+    message=f"The local judge needs at least {LEAST_GROUPS} groups and {LEAST_PAIRS} pairs.",
+    hint="Label more groups whose trajectories differ, or let another judge score some groups.",
 )
 _NO_FEATURES = Problem(
     code="judge.local_no_features",
-    message="The model sampled nothing in this rollout, so the local judge cannot score it.",
-    hint="Let the LLM judge score the group, or label it yourself.",
+    message="The model sampled no token in this rollout; the local judge cannot score it.",
+    hint="Let the LLM judge score the group, or label the group yourself.",
 )

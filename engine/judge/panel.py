@@ -45,7 +45,7 @@ class Panel:
         self._caught: float | None = None
 
     async def prepare(self) -> None:
-        """Refit the local judge before a step if there are new preferences."""
+        """Refit the local judge before a step if there are new labels or verdicts."""
         if self._local is None:
             return
         known = await asyncio.to_thread(self._preferences)
@@ -60,8 +60,8 @@ class Panel:
             await self._run.log(
                 "info",
                 "judge",
-                f"The local judge was trained on {len({p.group for p in known})} groups: it agrees "
-                f"with {accuracy.share:.2f} of {accuracy.pairs} held-out pairs{enough}.",
+                f"The local judge was trained on {len({p.group for p in known})} groups: it ranks "
+                f"{accuracy.share:.2f} of {accuracy.pairs} held-out pairs correctly{enough}.",
             )
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
@@ -123,7 +123,8 @@ class Panel:
         return accuracy is not None and accuracy.share >= self._config.local_least
 
     def _is_routine(self, one: Trajectory) -> bool:
-        """Whether the local judge may score: not validation, and not every `local_every` steps."""
+        """Whether the local judge may score this trajectory: it is of a training step, but not of
+        every `local_every`-th one, which the named judges score."""
         return one.split == "train" and (one.step - 1) % self._config.local_every != 0
 
     def _preferences(self) -> list[Preference]:
@@ -156,5 +157,5 @@ class Panel:
 _UNSURE = Problem(
     code="judge.local_unsure",
     message="The local judge is not accurate enough yet, and no other judge is set.",
-    hint="Label more groups, name a judge in judge.models, or lower judge.local_least.",
+    hint="Label more groups, set a judge in judge.models, or lower judge.local_least.",
 )

@@ -46,7 +46,7 @@ class JudgeInput(NamedTuple):
     rubric: Rubric
     """Rubric with the examples from labels."""
     lessons: list[str]
-    """Ids of the examples in the prompt."""
+    """Ids of the labelled examples in the prompt."""
 
 
 @dataclass
@@ -83,8 +83,9 @@ class Ruler:
         lessons: Callable[[], list[JudgeExample]] = list,
         renewed: Callable[[], str] = str,
     ) -> None:
-        """`renewed` returns the text of a rubric that replaces `rubric` from then on, or "". Raises
-        ConfigError if the prompt does not support the criteria of the rubric."""
+        """`lessons` returns the labelled examples for the prompt. `renewed` returns the text of a
+        rubric that has replaced `rubric` since, or "". Raises ConfigError if the prompt does not
+        support the criteria of the rubric."""
         check_fit(config, rubric)
         self._config = config
         self._rubric = rubric
@@ -155,7 +156,7 @@ class Ruler:
         return lines_of(part, self._config.max_chars)
 
     async def _look(self, model: str, exhibit: JudgeInput) -> PassResults:
-        """Run the passes of one judge over the group."""
+        """Let one judge score the group, in several passes until two rankings agree."""
         config, seen = self._config, PassResults()
         most = 1 if config.prompt == "art" or len(exhibit.texts) == 1 else config.passes
         for number in range(most):
@@ -247,8 +248,8 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
     if config.prompt == "art" and rubric.criteria:
         raise ConfigError.of(
             "judge.no_criteria",
-            "ART's prompt has no weighted criteria, but this rubric has some.",
-            'Use judge.prompt = "atelier", or write the criteria into the text.',
+            "ART's prompt does not support weighted criteria, but this rubric has some.",
+            'Use judge.prompt = "atelier", or write the criteria into the text of the rubric.',
             where="judge.prompt",
         )
 
@@ -294,7 +295,7 @@ UNUSABLE: dict[Fault, tuple[str, str, str]] = {
     "form": (
         "judge.no_score",
         "The judge gave no valid score for this trajectory, even after a retry.",
-        "Judge it again with another judge, or label it yourself.",
+        "Score the trajectory with another judge, or label it yourself.",
     ),
 }
 """Problem code, message and hint by the fault of the last reply."""

@@ -17,7 +17,8 @@ ORIGIN, STAMP = "origin.txt", "stamp.txt"
 
 
 def checkout() -> Path:
-    """Root folder of the source code; if this code runs in a copy, the folder that was copied."""
+    """Root folder of the source checkout, even if this code runs in a copy made by
+    `make_engine_root`."""
     root = Path(__file__).resolve().parents[2]
     origin = root / ORIGIN
     return Path(origin.read_text().strip()) if origin.exists() else root

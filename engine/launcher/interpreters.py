@@ -32,7 +32,7 @@ def read_choice() -> EngineChoice:
         raise LaunchError.of(
             "launch.choice_unreadable",
             "The setting for the selected engine cannot be read.",
-            "Choose it again in Settings, or with `atelier environments use`.",
+            "Choose the engine again in Settings, or with `atelier environments use`.",
             where=str(file),
             detail=str(error),
         ) from error
@@ -135,7 +135,8 @@ def given_interpreter(python: str, name: str = "") -> Interpreter:
 
 
 def engine_home(python: Path) -> Path | None:
-    """Environment folder of an interpreter; None unless it is complete and has an engine."""
+    """Environment folder of an interpreter; None unless the environment is completely installed and
+    contains an engine."""
     home = python.absolute().parent.parent
     try:
         return home if json.loads((home / MARK).read_text()).get("engine") else None
@@ -144,7 +145,7 @@ def engine_home(python: Path) -> Path | None:
 
 
 def running_engine() -> ChosenEngine:
-    """Engine of this process, or the one that it starts by default."""
+    """Engine in whose environment this process runs; the built-in one if in none."""
     home = engine_home(Path(sys.executable))
     if home is None:
         return ChosenEngine()

@@ -64,7 +64,7 @@ def runtime_dir() -> Path:
         raise LaunchError.of(
             "engine.unsafe_folder",
             f"The folder {path} belongs to another user or is a link.",
-            "Remove it, or set XDG_RUNTIME_DIR to a folder of your own.",
+            "Remove the folder, or set XDG_RUNTIME_DIR to a folder of your own.",
         )
     path.chmod(0o700)
     return path
@@ -76,7 +76,8 @@ def discovery_file(workspace: Path) -> Path:
 
 
 def proof(token: str, nonce: str) -> str:
-    """HMAC with which the owner of the token answers `nonce`, so that it need not be sent."""
+    """HMAC by which an engine proves that it knows the token, in response to `nonce`; the token
+    itself is not sent."""
     return hmac.new(token.encode(), f"atelier-engine:{nonce}".encode(), "sha256").hexdigest()
 
 
@@ -97,7 +98,7 @@ async def find(workspace: Path) -> Endpoint | None:
         raise LaunchError.of(
             "engine.other_version",
             f"An engine of another version (process {endpoint.pid}) is using this workspace.",
-            "Stop its run in the studio of that version, or let it finish. Then start again.",
+            "Stop its run in the studio of that version, or wait until it ends. Then try again.",
         )
     return endpoint
 
@@ -164,7 +165,7 @@ def _spawn(workspace: Path, engine: Interpreter, log: IO[bytes]) -> "subprocess.
         raise LaunchError.of(
             "engine.not_started",
             f"The engine did not start: {engine.python} cannot be run ({error.strerror}).",
-            "Choose another interpreter in Settings, or clear the field.",
+            "Choose another interpreter in Settings, or clear that setting.",
             where=engine.python,
         ) from error
 
@@ -187,7 +188,8 @@ MOST_PROOF_BYTES = 1024
 
 
 async def verify_engine(port: int, token: str, socket: Path | None = None) -> bool:
-    """Whether the program at this port (or Unix socket) knows the token, which is not sent."""
+    """Whether the program at this port (or Unix socket) proves that it knows the token; the token
+    is not sent."""
     nonce = secrets.token_hex(16)
     url = f"http://127.0.0.1:{port}{PROOF_PATH}"
     uds = str(socket) if socket else None

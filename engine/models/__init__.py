@@ -1,4 +1,4 @@
 """Base models: the registry, downloads, and checks of untrusted model files.
 
-Importable by every room above `protocol`.
+Every folder above `protocol` may import it.
 """

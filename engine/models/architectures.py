@@ -23,7 +23,7 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
     if known and (not isinstance(kind, str) or kind not in known):
         return Problem(
             code="model.not_causal",
-            message=f"{name} is no causal language model that transformers supports "
+            message=f"{name} is not a causal language model that transformers supports "
             f"(model_type {str(kind)[:60]}).",
             hint="Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
         )
@@ -32,8 +32,8 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
         if text.get(key) not in (None, 1, 1.0):
             return Problem(
                 code="model.unusual_head",
-                message=f"{name} changes its logits after the head ({key}), which the exact "
-                "trainer does not compute yet.",
+                message=f"{name} changes its logits after the LM head ({key}), which the "
+                "exact trainer does not support yet.",
                 hint="Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
             )
     return None

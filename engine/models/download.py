@@ -39,7 +39,7 @@ WATCH_S = 0.25
 
 
 def _ignore(_: Progress) -> None:
-    """Receive progress that nobody shows."""
+    """Ignore progress (default of `tell`)."""
 
 
 CHAT_TEMPLATE = """\
@@ -118,7 +118,7 @@ def _unwritable(name: str, error: OSError) -> ModelError:
     return ModelError.of(
         "models.download_failed",
         f"{name} could not be downloaded: {reason[:200]}.",
-        "Check the disk and the connection, then resume: what has arrived is kept.",
+        "Check disk and connection, then resume the download; the downloaded part is kept.",
         where=str(error.filename or "")[:400],
         detail=f"{type(error).__name__}: {error}"[:2000],
     )

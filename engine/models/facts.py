@@ -1,4 +1,5 @@
-"""Facts of one model by any name: from its files on this machine, or from the hub."""
+"""Details of one model by starter name, hub id or folder: from its files on this machine, or from
+the hub."""
 
 import re
 from pathlib import Path
@@ -39,14 +40,17 @@ class Known(NamedTuple):
 
     @property
     def counts_unknown(self) -> str:
-        """Why the counts are not known, for a forecast without them."""
+        """Reason why the parameter counts are unknown, shown with a forecast that lacks them."""
         if method := quantisation(self.config):
-            return f"Its weights are quantised ({method}), which the forecast does not cover."
-        return "The shapes of its weights are not known."
+            return (
+                f"The model's weights are quantised ({method}), which the forecast does not cover."
+            )
+        return "The shapes of the model's weights are not known."
 
 
 def known_here(name: str) -> Known | None:
-    """Return what the files on this machine say; None if the model is not here and no starter."""
+    """Return details from files on this machine; None if the model is not here and is no starter
+    model."""
     starter = starter_called(name)
     if starter:
         folder = converted(starter)
@@ -58,7 +62,7 @@ def known_here(name: str) -> Known | None:
 
 
 def known_on_hub(name: str, token: str | None) -> Known:
-    """Return what the hub says. Raises ModelError."""
+    """Return details from the hub. Raises ModelError."""
     card = read_card(name, token)
     return Known(
         summary=card.summary,
@@ -73,7 +77,7 @@ def known_on_hub(name: str, token: str | None) -> Known:
 
 
 def known_facts(known: Known) -> ModelFacts:
-    """Return the facts for display; the fit is not decided yet."""
+    """Return the details for display; whether the model fits into memory is computed later."""
     summary = known.summary
     record = record_of(summary.id)
     parameters = summary.parameters

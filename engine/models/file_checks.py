@@ -30,7 +30,8 @@ OWN_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "fle
 """Attention implementations within transformers; other names refer to kernels on a hub."""
 INDEX = "model.safetensors.index.json"
 LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-"""Settings of models that change their logits after the head, which the trainer does not compute.
+"""Config keys of models that transform their logits after the LM head, which the trainer does not
+support.
 """
 
 
@@ -41,7 +42,7 @@ def check_folder(folder: Path, name: str) -> Path:
         raise ModelError.of(
             "model.not_a_model",
             f"{name} has no config.json.",
-            "Name a folder saved by transformers, a Hugging Face id, or a starter model.",
+            "Use a folder saved by transformers, a Hugging Face model id, or a starter model.",
             where=str(folder),
         )
     _refuse_other_weights(folder, name)
@@ -53,7 +54,7 @@ def check_folder(folder: Path, name: str) -> Path:
         raise ModelError.of(
             "model.no_tokenizer",
             f"{name} has no tokenizer.json.",
-            "Save the fast tokenizer beside the weights.",
+            "Save the fast tokenizer into the model's folder.",
             where=str(folder),
         )
     if not chat_template(folder):
@@ -92,9 +93,9 @@ def read_json(file: Path) -> dict[str, Any]:
 
 
 def shape_counts(folder: Path) -> dict[str, int]:
-    """Return counts from the safetensors headers and config.json. `parameters` in all, `linear` in
-    adapted layers, `lora_sides` Σ (in + out) over these, and the numbers of layers and heads and
-    the widths in the config. Raises ModelError."""
+    """Return counts by name from the safetensors headers and config.json: `parameters` (all),
+    `linear` (parameters of layers that get a LoRA adapter), `lora_sides` (Σ of their in + out
+    features), and the config's numbers of layers and heads and its widths. Raises ModelError."""
     files = tuple((file, *_version(file)) for file in sorted(folder.glob("*.safetensors")))
     return dict(_counts(folder / "config.json", _version(folder / "config.json"), files))
 
@@ -145,14 +146,15 @@ def count_shapes(config_file: Path, headers: Iterable[dict[str, Any]]) -> dict[s
 
 
 def text_config(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of the language model in a config, which may have others beside it."""
+    """Return the language model's settings in a config; multimodal models nest them in
+    `text_config`."""
     text = config.get("text_config")
     return {**config, **(text if isinstance(text, dict) else {})}
 
 
 def quantisation(config: dict[str, Any]) -> str:
-    """Return the method by which a model's weights are quantised already; empty if they are not.
-    Their shapes in the files are those of packed numbers."""
+    """Return the method by which a model's weights are quantised; empty if they are not. Shapes in
+    the files of a quantised model are those of packed numbers, not of parameters."""
     found = config.get("quantization_config")
     if found is None:
         return ""
@@ -180,7 +182,9 @@ def header(file: Path) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError) as error:
         raise _unreadable(file, f"its header is damaged ({error})") from error
     if end != size - 8 - length:
-        raise _unreadable(file, f"it has {size - 8 - length} bytes of weights, not {end}")
+        raise _unreadable(
+            file, f"it has {size - 8 - length} bytes of weights, but its header lists {end}"
+        )
     return found
 
 
@@ -210,12 +214,14 @@ def _refuse_other_weights(folder: Path, name: str) -> None:
     if not any(folder.glob("*.safetensors")):
         others = [p.name for p in folder.iterdir() if p.suffix in {".bin", ".pt", ".pth", ".gguf"}]
         found = (
-            f" It holds {others[0]}, which is not read: such files can run code." if others else ""
+            f" It contains {others[0]}, which is not loaded: such files can run code."
+            if others
+            else ""
         )
         raise ModelError.of(
             "model.not_safetensors",
             f"{name} has no safetensors weights.{found}",
-            "Save it with `save_pretrained(..., safe_serialization=True)`.",
+            "Save the model with `save_pretrained(..., safe_serialization=True)`.",
             where=str(folder),
         )
     named = read_json(folder / INDEX).get("weight_map", {})
@@ -230,7 +236,7 @@ def _refuse_other_weights(folder: Path, name: str) -> None:
                 "model.outside_folder",
                 f"{name} lists weights that are not safetensors files in its folder: "
                 f"{str(file)[:80]}.",
-                "Save it again with `save_pretrained(..., safe_serialization=True)`.",
+                "Save the model again with `save_pretrained(..., safe_serialization=True)`.",
                 where=str(folder / INDEX),
             )
 
@@ -241,7 +247,7 @@ def _refuse_adapter(folder: Path, name: str) -> None:
     if (folder / "adapter_config.json").exists():
         raise ModelError.of(
             "model.holds_adapter",
-            f"{name} contains an adapter and a model (adapter_config.json).",
+            f"{name} contains both a model and an adapter (adapter_config.json).",
             "Move the adapter to another folder and start from it with `train --from`.",
             where=str(folder / "adapter_config.json"),
         )

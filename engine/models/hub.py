@@ -1,4 +1,4 @@
-"""Hugging Face hub: search by words, and what its page and files say about one model.
+"""Hugging Face hub: search by words, and details of one model from its page and files.
 
 Every function asks the network and blocks. `HF_ENDPOINT` and `HF_TOKEN` are honoured; a `token` of
 None means the one that huggingface_hub finds (HF_TOKEN, or the file of `hf auth login`).
@@ -88,8 +88,8 @@ def search_hub(words: str, token: str | None = None) -> list[HubModel]:
 
 
 def read_card(name: str, token: str | None = None) -> HubCard:
-    """Read what the hub has about one model, for any id: its page, configuration, chat template and
-    the headers of its weights. Raises ModelError."""
+    """Read a hub model's page, configuration, chat template and safetensors headers. Raises
+    ModelError."""
     from huggingface_hub import HfApi
     from huggingface_hub.errors import GatedRepoError
 
@@ -145,7 +145,8 @@ def wanted_files(sizes: dict[str, int]) -> tuple[HubFile, ...]:
 
 @contextmanager
 def hub_problems(name: str) -> Iterator[None]:
-    """Turn the errors of huggingface_hub in the block into ModelError with one sentence."""
+    """Convert exceptions of huggingface_hub in the block into ModelError with a message and a
+    hint."""
     from httpx import HTTPError, TransportError
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -170,8 +171,8 @@ def hub_problems(name: str) -> Iterator[None]:
     except HFValidationError as error:
         raise ModelError.of(
             "models.bad_name",
-            f"{name} is not a name of the hub.",
-            "Names are written as org/name.",
+            f"{name} is not a model name of the Hugging Face hub.",
+            "Write the name as org/name.",
             detail=_one(error),
         ) from error
     except HfHubHTTPError as error:
@@ -180,7 +181,7 @@ def hub_problems(name: str) -> Iterator[None]:
         raise ModelError.of(
             "models.hub_unreachable",
             "The Hugging Face hub cannot be reached.",
-            "Check the connection (or HF_ENDPOINT); models on this machine can be used.",
+            "Check the connection (or HF_ENDPOINT); models on this machine still work.",
             detail=_one(error),
         ) from error
     except (HTTPError, json.JSONDecodeError) as error:
@@ -201,7 +202,7 @@ def _gated(name: str, error: Exception) -> Problem:
     return Problem(
         code="models.gated",
         message=f"{name} is gated: its authors ask you to accept their terms first.",
-        hint=f"Accept them at {page_of(name)}, then run `hf auth login` (or set HF_TOKEN and "
+        hint=f"Accept the terms at {page_of(name)}, then run `hf auth login` (or set HF_TOKEN and "
         "restart the engine).",
         detail=_one(error),
     )
@@ -217,7 +218,7 @@ def _refused(name: str, error: Any) -> Problem:
             detail=_one(error),
         )
     hint = "Wait a few minutes, then try again." if status == 429 else "Try again later."
-    message = f"The Hugging Face hub answered {status or 'with an error'}."
+    message = f"The Hugging Face hub returned {f'HTTP {status}' if status else 'an error'}."
     return Problem(code=CODE, message=message, hint=hint, detail=_one(error))
 
 
@@ -226,7 +227,7 @@ def _one(error: Exception) -> str:
 
 
 def _summary(about: Any, known: dict[str, Path]) -> HubModel:
-    """Return what the hub reports about a model, whether by search or by name."""
+    """Convert the hub's record of a model (from a search or a lookup by name)."""
     config = about.config if isinstance(about.config, dict) else {}
     of = dict(about.safetensors.parameters) if about.safetensors else {}
     tags = about.tags or ()
@@ -328,6 +329,6 @@ def _counts(
 
 
 def context_tokens(config: dict[str, Any]) -> int | None:
-    """Return the longest sequence that a model was made for; None if its config does not say."""
+    """Return the maximum context length of a model in tokens; None if its config has none."""
     value = text_config(config).get("max_position_embeddings")
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None

@@ -84,7 +84,7 @@ def _list_files(name: str, token: str | None) -> tuple[str, list[_File]]:
         raise ModelError.of(
             "model.not_safetensors",
             f"{name} has no safetensors weights.",
-            "Choose another model, or another version of it.",
+            "Choose another model, or a repository with safetensors weights.",
         )
     files = []
     for file in wanted:
@@ -130,9 +130,9 @@ def _fetch(name: str, repo: Path, file: _File, token: str | None) -> None:
     if file.size > constants.MAX_HTTP_DOWNLOAD_SIZE:
         raise ModelError.of(
             "models.file_too_large",
-            f"{file.name} of {name} is larger than the hub sends in one piece "
+            f"{file.name} of {name} is larger than the hub's limit for one download "
             f"({constants.MAX_HTTP_DOWNLOAD_SIZE / 1e9:.0f} GB).",
-            f"Download it with `hf download {name}`; Atelier finds it in the cache.",
+            f"Download the model with `hf download {name}`; Atelier finds it in the cache.",
         )
     part = target.with_name(f"{file.blob}{PART}")
     with part.open("ab") as arriving:
@@ -164,7 +164,7 @@ def _receive(file: _File, arriving: BinaryIO, token: str | None) -> None:
             error = refused
         failures = 0 if arriving.tell() > begin else failures + 1
         if failures > MOST_FAILURES:
-            raise error or OSError(f"the hub ended {file.name} too early")
+            raise error or OSError(f"the hub stopped sending {file.name} too early")
         if arriving.tell() < file.size:
             time.sleep(RETRY_S)
 

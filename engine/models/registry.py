@@ -107,8 +107,8 @@ def find_model(name: str) -> Path:
 
 
 def model_of(spec: RunSpec) -> Path:
-    """Return the base model of a run: at its path when the run began or, for runs made elsewhere,
-    by its name. Raises ModelError."""
+    """Return the folder of a run's base model: the path recorded at its start or, if that does not
+    exist here, a model of the same name. Raises ModelError."""
     folder = Path(spec.model_path)
     return folder if spec.model_path and folder.is_dir() else find_model(spec.config.model.name)
 
@@ -134,8 +134,8 @@ def _locate(name: str) -> Path:
         )
     raise ModelError.of(
         "model.missing",
-        f"There is no model called {name} and no such folder.",
-        "`atelier models list` shows what is here.",
+        f"There is no model called {name}, and no folder with this path.",
+        "`atelier models list` shows the models on this machine.",
         where="model.name",
     )
 

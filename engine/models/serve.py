@@ -18,7 +18,7 @@ from engine.runtime.life_pipe import exit_with_engine
 
 
 def main() -> None:
-    """Answer the first request, which names the model."""
+    """Read one request, which names the model, download the model, and exit."""
     line = socket.socket(fileno=int(sys.argv[1]))
     exit_with_engine(int(sys.argv[2]))
     with line.makefile("rb") as lines:

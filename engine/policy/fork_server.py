@@ -24,8 +24,9 @@ PROGRAM = (sys.executable, "-m", "engine.policy.torch.preloaded")
 FORK_S = 60.0
 """Timeout of a fork in seconds, including the imports of a new server."""
 INHERITED = "ATELIER_FORK_SERVER"
-"""Variable with the request socket, the life pipe and the PID of a fork server that is a child of
-this process already: descriptors that are inherited from the program that started this process."""
+"""Environment variable by which the program that started this process passes on its fork server:
+descriptors of the request socket and of the life pipe (closed when the engine exits), and the
+PID."""
 _current: "ForkServer | None" = None
 
 
@@ -80,8 +81,8 @@ class ForkServer:
                 self._requests.send(b"{}")
 
     async def launch(self, launch: Launch) -> Process:
-        """Start a process by forking, or the usual way if forking fails or its environment differs:
-        libraries have read the variables when the server started."""
+        """Start a process by forking, or the usual way if forking fails or the process needs other
+        environment variables: libraries have read them when the server started."""
         async with self._turn:
             try:
                 await self._ensured()
@@ -156,7 +157,7 @@ class ForkServer:
         return await asyncio.shield(self._answering)
 
     async def _answer(self, requests: socket.socket) -> Process:
-        """Process that was requested; after a cancellation its socket closes, and it ends."""
+        """Receive the forked process; if this is cancelled, its socket closes, so that it exits."""
         async with asyncio.timeout(FORK_S):
             answer = await asyncio.get_running_loop().sock_recv(requests, 1000)
         return ForkedProcess(int(json.loads(answer)["pid"]))

@@ -30,13 +30,14 @@ def stale_or_different(
             code="policy.stale_adapter",
             message="The sampler did not load the new adapter: its log-probs show "
             f"{max(0.0, share):.0%} of the trainer's change (difference {gap:.3g} nats per token).",
-            hint="Resume from the last checkpoint. If it happens again, set "
-            'backend.sampler = "torch" to sample without a server.',
+            hint="Resume from the last checkpoint. If this happens again, set "
+            'backend.sampler = "torch" to sample without vLLM.',
         )
     if not gap <= TOLERANCE[dtype]:
         return Problem(
             code="policy.publish_differs",
-            message=f"After publishing, sampler and trainer differ by {gap:.3g} nats per token.",
+            message=f"After publishing the adapter, log-probs of sampler and trainer differ by "
+            f"{gap:.3g} nats per token.",
             hint="The adapter may have diverged: lower train.lr and resume from a checkpoint.",
         )
     return None

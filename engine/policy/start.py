@@ -98,6 +98,6 @@ def _refuse_too_few(backend: BackendConfig, cards: Sequence[Card]) -> None:
             "backend.too_few_cards",
             f"backend.processes is {backend.processes}, but CUDA shows {len(cards)} "
             f"GPU{'s' * (len(cards) != 1)}.",
-            f"Set it to {len(cards)} or fewer.",
+            f"Set backend.processes to {len(cards)} or fewer.",
             where="backend.processes",
         )

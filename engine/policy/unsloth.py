@@ -97,7 +97,7 @@ def prove_storage(trained: PeftModel, weights: str) -> None:
     if weights != "full" and QUANTISED[weights] not in kinds:
         raise ModelError.of(
             "model.weights_not_stored",
-            f"Unsloth cannot keep this model in {weights[0]} bits on this machine.",
+            f"Unsloth did not quantize this model to {weights[0]} bits on this machine.",
             "Set backend.weights to full, or train on an NVIDIA GPU.",
             where="backend.weights",
         )
@@ -122,8 +122,8 @@ def prove_segments(trained: PeftModel, device: torch.device) -> None:
     if not seen:
         raise ModelError.of(
             "model.segments_unseen",
-            f"Unsloth computes the attention of {type(trained.get_base_model()).__name__} in its "
-            "own way, so that rollouts of a group would attend to each other.",
+            f"Unsloth's attention code for {type(trained.get_base_model()).__name__} does not "
+            "support prefix trees: rollouts of a group would attend to each other.",
             "Set backend.trainer to torch for this model.",
             where="backend.trainer",
         )

@@ -18,7 +18,9 @@ def normal_address(text: str) -> str:
     """Normalize an http(s) address: lower case, no default port, no final slash. Raises ValueError
     if the text is not an address."""
     if not ADDRESS.fullmatch(text):
-        raise ValueError("is not an address: enter http:// or https:// and a host, without a key")
+        raise ValueError(
+            "is not a URL: enter http:// or https:// and a host, without user name or API key"
+        )
     parts = urlsplit(text)
     if parts.port == {"http": 80, "https": 443}[parts.scheme]:
         text = text.replace(f":{parts.port}", "", 1)
@@ -43,7 +45,5 @@ def check_model(name: str) -> str:
     if not MODEL.fullmatch(name) or any(
         SCHEME.match(part) or part in (".", "..") for part in name.split("/")
     ):
-        raise ValueError(
-            f"{name[:80]!a} is not a model name: enter PROVIDER/NAME, without an address"
-        )
+        raise ValueError(f"{name[:80]!a} is not a model name: enter PROVIDER/NAME, not a URL")
     return name

@@ -41,7 +41,7 @@ def check_name(name: str) -> str:
     if RESERVED.fullmatch(name):
         raise ValueError(f"{name!r} is the name of a device on Windows")
     if unicodedata.normalize("NFKC", name).casefold() in NEVER:
-        raise ValueError(f"{name!r} is a folder that belongs to another program")
+        raise ValueError(f"{name!r} is a folder that other programs execute code from")
     return name
 
 
@@ -55,7 +55,7 @@ def check_path(path: str) -> str:
     for part in parts:
         check_name(part)
     if path[0] == "~":
-        raise ValueError(f"{path!r} looks like a home folder")
+        raise ValueError(f"{path!r} begins with ~, like a home folder")
     return path
 
 

@@ -49,7 +49,8 @@ class Purpose(NamedTuple):
 
 @dataclass
 class Trial:
-    """Trial of a run's judge that a person started, with these settings."""
+    """Test of a judge on a run, started by a person on this machine, with the judge settings to
+    test."""
 
     run_id: str
     host: str
@@ -72,7 +73,7 @@ class HomeRequestService:
 
     @contextlib.contextmanager
     def trial(self, trial: Trial) -> Iterator[None]:
-        """Answer requests of this judge trial from its server during the block, even if the run has
+        """Allow requests of this judge test from its server during the block, even if the run has
         ended."""
         self._trials.append(trial)
         try:
@@ -98,17 +99,17 @@ class HomeRequestService:
             run = await asyncio.to_thread(_adopted, host, trial.project, request.run_id)
             self._runs.add(run)
         if run is None:
-            raise _refused(host, request, "this machine did not start that run there")
+            raise _refused(host, request, "the run was not started from this machine")
         if not run.keys_at_home and trial is None:
             raise _refused(host, request, "the run has its own copy of the API keys")
         if trial is None and await asyncio.to_thread(self._is_over, run):
             raise _refused(host, request, "the run has ended")
         if _size(request.fields) > MOST_TEXT_BYTES:
-            raise _refused(host, request, f"it is larger than {MOST_TEXT_BYTES >> 20} MiB")
+            raise _refused(host, request, f"the request is larger than {MOST_TEXT_BYTES >> 20} MiB")
         try:
             return await self._carry_out(host, run, request, trial)
         except ValidationError as error:
-            why = f"its field is invalid: {first_invalid(error)}"
+            why = f"the request is invalid: {first_invalid(error)}"
             raise _refused(host, request, why) from error
 
     async def _carry_out(
@@ -229,7 +230,7 @@ class HomeRequestService:
         await self._spend(run, purpose, most)
 
     async def _spend(self, run: StartedRun, purpose: Purpose, usd: float) -> None:
-        """Add a cost in USD to the run's record; it is on the disk when this returns."""
+        """Add a cost in USD to the run's record, and write the record to disk."""
         run.spent_usd[purpose.name] = run.spent_usd.get(purpose.name, 0.0) + usd
         if usd:
             async with self._money:
@@ -242,8 +243,8 @@ class HomeRequestService:
 
 
 def _adopted(host: str, project: Path, run_id: str) -> StartedRun:
-    """Record of a run that has none here, with the project's current settings. Raises
-    ConfigError."""
+    """Make the record of a run that was not recorded on this machine, with the project's current
+    settings. Raises ConfigError."""
     config = load_config(project)
     return StartedRun(run_id=run_id, host=host, project=str(project), config=config)
 
@@ -288,6 +289,6 @@ def _size(value: Any) -> int:
 def _refused(host: str, request: HomeRequest, why: str) -> Refused:
     return Refused.of(
         "home_request.refused",
-        f"{host} requested a judge for run {request.run_id} and was refused: {why}.",
-        "Nothing was sent to a provider. If this was not you, check what runs on that server.",
+        f"{host} requested an API call for run {request.run_id} and was refused: {why}.",
+        "Nothing was sent to a provider. If you did not start this, check that server.",
     )

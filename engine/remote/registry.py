@@ -55,7 +55,8 @@ class HostService:
 
     @property
     def busy(self) -> bool:
-        """Whether a connected server has active runs, which this engine mirrors or judges."""
+        """Whether a connected server has active runs, so that this engine must not exit: it mirrors
+        them and serves their judge requests."""
         return any(host.living for host in self._hosts.values())
 
     async def open(self) -> None:
@@ -76,7 +77,8 @@ class HostService:
     # The list
 
     async def listed(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """List of servers once its revision exceeds `after`, at latest after `wait_s` seconds."""
+        """Wait up to `wait_s` seconds until the revision of the server list exceeds `after`, and
+        return the list."""
         self._load()
         if self._revision <= after and not self._leaving:
             self._changed.clear()
@@ -156,7 +158,7 @@ class HostService:
         write_server_list(servers.model_copy(update={"hosts": kept}))
 
     def _waited_for(self) -> set[str]:
-        """Servers with runs that were active at the last update."""
+        """Servers to reconnect to at start: those with runs that were active when last seen."""
         return {run.host for run in self._runs() if run.host and run.state in ACTIVE_STATES}
 
     def _load(self) -> None:

@@ -31,7 +31,7 @@ REQUEST_WAIT_S = 15.0
 MOST_HOME_REQUESTS = 256
 """Home requests of one server that are executed at the same time."""
 IDLE_S = 1.0
-"""Minimum pause in seconds after an empty list of home requests that came at once."""
+"""Minimum pause in seconds after an empty list of home requests that arrived immediately."""
 MOST_NOTICES = 20
 
 
@@ -93,7 +93,8 @@ class Host:
         self.home.changed()
 
     async def ask(self, question: Question) -> str | None:
-        """Person's reply to the connection's question, delivered by `answer`; None if cancelled."""
+        """Show the connection's question to the person and wait for the reply that `answer`
+        delivers; None if cancelled."""
         pending = PendingQuestion(question, asyncio.get_running_loop().create_future())
         self._questions[question.id] = pending
         self.home.changed()
@@ -105,7 +106,8 @@ class Host:
 
     @property
     def living(self) -> bool:
-        """Whether the server has active runs that this machine mirrors or judges."""
+        """Whether the server has active runs that this machine mirrors or whose judge requests it
+        serves."""
         there = self.tunnel.state in ("connected", "reconnecting", "connecting", "starting")
         return there and any(run.state in ACTIVE_STATES for run in self.mirrors.runs)
 
@@ -114,7 +116,7 @@ class Host:
         Refused if the question has expired."""
         pending = self._questions.get(question)
         if pending is None or pending.answer.done():
-            raise Refused.of("host.no_question", "This question has expired.")
+            raise Refused.of("host.no_question", "This login prompt has expired.", "Connect again.")
         pending.answer.set_result(value)
 
     async def close(self) -> None:
@@ -247,7 +249,7 @@ def _inside(request: StartEvaluation, project: Path) -> StartEvaluation:
     if not file.is_relative_to(project):
         raise Refused.of(
             "host.not_in_project",
-            f"{file.name} is outside the project, and only the project is uploaded.",
+            f"{file.name} is outside the project, but only files in the project are uploaded.",
             "Copy the file into the project.",
             where=str(file),
         )

@@ -40,7 +40,7 @@ class StartedRun(BaseModel):
     providers: list[str] = Field(default_factory=list)
     """Provider models that an evaluation compares."""
     keys_at_home: bool = True
-    """Whether the run may ask judges through this machine."""
+    """Whether API keys stay on this machine, so that the run's judge requests are executed here."""
     spent_usd: dict[str, float] = Field(default_factory=dict)
     """Upper bound of the cost in USD of requests made from here, for `judge` and for `evaluate`."""
 
@@ -77,7 +77,7 @@ class StartedRuns:
             if known is None or (known.host, known.project) != (run.host, run.project):
                 raise Refused.of(
                     "host.taken_id",
-                    f"{run.host} returned the id of another run, {run.run_id}.",
+                    f"{run.host} returned an id that another run already has: {run.run_id}.",
                     "Nothing was changed here. Check the processes on that server.",
                 )
             return
@@ -142,7 +142,7 @@ def check_spec(spec: RunSpec, run_id: str, known: ProjectConfig, host: str) -> N
                 "host.other_settings",
                 f"The [{name}] settings of run {run_id} on {host} differ from those that this "
                 "machine started it with, so the run is not mirrored.",
-                "If you started it there with other settings, put them into project.toml. "
+                "If you started the run there with other settings, put those into project.toml. "
                 "Otherwise check the processes on that server.",
             )
 

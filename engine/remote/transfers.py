@@ -55,7 +55,9 @@ async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> Non
     there = await client.run(run.name)
     if there.state in ACTIVE_STATES:
         raise Refused.of(
-            "run.lives", f"{there.name} is active on {host.spec.name}.", "Stop it first, or wait."
+            "run.lives",
+            f"The run {there.name} is active on {host.spec.name}.",
+            "Stop the run first, or wait.",
         )
     if host.home.started.find(run.name, host.spec.name) is None:  # its settings came from there
         settings = await asyncio.to_thread(load_config, run.parents[1])
@@ -74,7 +76,7 @@ async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
     it)."""
     if record := read_record(run):
         raise Refused.of(
-            "run.elsewhere", f"This run is on {record.host}.", "Move it to this machine first."
+            "run.elsewhere", f"This run is on {record.host}.", "Move the run to this machine first."
         )
     client, project = host.tunnel.client, run.parents[1]
     name = host.home.folder_name(project)
@@ -101,7 +103,7 @@ async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
 
 FOLDER = "exports"
 SHARE_THERE = 0.7
-"""Share of an export's progress that is done on the server."""
+"""Fraction of an export's progress bar for the part on the server; the rest is the download."""
 
 
 async def export_remote(

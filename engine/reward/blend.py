@@ -17,7 +17,7 @@ def blend(config: RewardConfig, parts: Mapping[str, float], metrics: Mapping[str
         raise RolloutError.of(
             "reward.part_missing",
             f"The reward part {missing[0]} is missing.",
-            "Return it from the agent or rewards.py, or remove it from reward.required.",
+            "Return the part from the agent or rewards.py, or remove it from reward.required.",
         )
     if not parts:
         raise RolloutError.of(
@@ -32,7 +32,7 @@ def blend(config: RewardConfig, parts: Mapping[str, float], metrics: Mapping[str
         raise RolloutError.of(
             "reward.out_of_range",
             f"The reward of this trajectory is {reward:g}.",
-            "Make its parts, or their weights under reward.weights, smaller.",
+            "Scale its reward parts down, or their weights under reward.weights.",
         )
     return reward
 
@@ -41,8 +41,8 @@ def _apply(constraint: Constraint, reward: float, values: Mapping[str, float]) -
     if constraint.part not in values:
         raise RolloutError.of(
             "reward.constraint_blind",
-            f"The constraint on {constraint.part} has no value to check.",
-            "Return it as a reward part or metric, or remove the constraint.",
+            f"The constraint on {constraint.part} cannot be checked: the value is missing.",
+            "Return the value as a reward part or metric, or remove the constraint.",
         )
     value = values[constraint.part]
     broken = (constraint.above is not None and value > constraint.above) or (

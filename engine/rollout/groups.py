@@ -39,7 +39,7 @@ async def roll_out_groups(
 
 
 class Progress:
-    """Progress of a group rollout as ticks; `words` describes the current subject."""
+    """Progress of a group rollout, reported as ticks; `words` describes the current activity."""
 
     def __init__(
         self, run: Run, split: Split, step: int, groups: range, size: int, done: int

@@ -266,7 +266,7 @@ def _unheard(session: Session | RemoteSession) -> Problem | None:
     return Problem(
         code="agent.never_asked",
         message="The agent made no model call.",
-        hint="Make it call model.base_url and model.api_key (or OPENAI_BASE_URL, OPENAI_API_KEY).",
+        hint="Call model.base_url with model.api_key in it (or OPENAI_BASE_URL, OPENAI_API_KEY).",
     )
 
 
@@ -277,7 +277,7 @@ def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Proble
     return Problem(
         code="agent.turn_count",
         message=f"The agent returned {reward_count} turn_rewards for {answers} model responses.",
-        hint="Return one number per response in their order, or none.",
+        hint="Return one number per model response, or omit turn_rewards.",
     )
 
 

@@ -177,8 +177,8 @@ class Child:
         return self._ended is None
 
     async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Send operation `op` with these arguments and wait for the answer. Raises ChildDied or the
-        child's problem."""
+        """Send operation `op` with these arguments and wait for the answer. Raises ChildDied, or
+        AtelierError with the problem that the child reports."""
         async for kind, value in self._exchange(op, fields):
             if kind == "ok":
                 return value

@@ -16,7 +16,8 @@ R = TypeVar("R")
 
 @contextlib.asynccontextmanager
 async def closing(resource: T) -> AsyncIterator[T]:
-    """Await `resource.close()` when the block ends; a cancellation does not interrupt it."""
+    """Await `resource.close()` when the block ends; a cancellation does not interrupt the
+    closing."""
     try:
         yield resource
     finally:
@@ -31,8 +32,8 @@ async def cancel(*tasks: asyncio.Future[Any]) -> None:
 
 
 async def finished(work: Coroutine[Any, Any, R]) -> R:
-    """Await `work` to its end and return its result. A cancellation of the caller does not reach
-    it, and is raised when it has ended."""
+    """Await `work` to its end and return its result. A cancellation of the caller does not cancel
+    `work`; it is raised when `work` has ended."""
     task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():

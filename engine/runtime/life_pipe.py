@@ -45,7 +45,7 @@ def fork_under_guardian(life: int) -> None:
 
 
 def end_with_parent() -> None:
-    """Have the system kill this process when the thread that has started it ends (Linux)."""
+    """Make the kernel kill this process when the parent thread that started it ends (Linux)."""
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 

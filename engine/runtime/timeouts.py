@@ -24,8 +24,8 @@ class Outages:
 
     @contextlib.contextmanager
     def during(self, since: float | None = None) -> Iterator[None]:
-        """Count the time of the block as an outage; `since` (monotonic clock) is its begin if it
-        was detected later."""
+        """Count the time of the block as an outage; `since` (monotonic clock) is the outage's begin
+        if it was detected later."""
         if not self._open:
             self._started_at = max(since or time.monotonic(), self._ended_at)
         self._open += 1
@@ -43,8 +43,8 @@ class Outages:
 
 
 async def run_with_timeout(seconds: float, away: Away, work: Coroutine[Any, Any, T]) -> T:
-    """Result of `work` within `seconds`, not counting those that `away` returns (total outages).
-    Raises TimeoutError after it has cancelled `work`."""
+    """Await `work` for at most `seconds`, not counting the outages that `away` reports, and return
+    its result. On a timeout, cancels `work` and raises TimeoutError."""
     task = asyncio.ensure_future(work)
     known, left = away(), seconds
     try:

@@ -33,9 +33,9 @@ from engine.server.routes.sweeps import SweepRoutes
 from engine.server.routes.transfers import HostRoutes, TransferRoutes
 
 REASONS = {
-    errno.EROFS: "its file system is read-only",
-    errno.EACCES: "you may not write there",
-    errno.EPERM: "you may not write there",
+    errno.EROFS: "the file system is read-only",
+    errno.EACCES: "you have no write permission there",
+    errno.EPERM: "you have no write permission there",
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "your disk quota is used up",
 }
@@ -64,7 +64,7 @@ def unwritable_problem(error: Exception) -> Problem | None:
         return Problem(
             code="file.no_place",
             message=f"A file or folder cannot be used: {error.strerror}.",
-            hint="Check that it exists and is a regular file.",
+            hint="Check that the path exists and is a regular file.",
             where=str(error.filename or "")[:400],
         )
     if isinstance(error, OSError):

@@ -86,7 +86,7 @@ class Connections:
             del self._by_address[one.client]
 
     def prove(self, scope: Scope) -> None:
-        """Exempt the connection of an authenticated request from the limit on other connections."""
+        """Exempt an authenticated request's connection from the limit on unauthenticated ones."""
         one = self._by_address.get(scope.get("client"))
         if one is not None and one in self._unproven:
             del self._unproven[one]
@@ -97,7 +97,7 @@ class Connections:
         self.remove(one)
         one.transport.abort()
         logger.warning(
-            "Too many connections at once: the oldest connections without a key are closed."
+            "Too many connections at once: the oldest connections that sent no key are closed."
         )
 
 

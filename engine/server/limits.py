@@ -53,8 +53,8 @@ def too_long(most: int) -> Problem:
     size = f"{most / MB:.4g} MB" if most >= MB else f"{most} bytes"
     return Problem(
         code="request.too_long",
-        message=f"The request's body is longer than the {size} that this route allows.",
-        hint="Send less at once.",
+        message=f"The body of the request is larger than {size}, the limit of this route.",
+        hint="Send a smaller request.",
     )
 
 

@@ -12,7 +12,7 @@ from engine.protocol.records.hardware import Card
 from engine.runtime.locks import Busy, released, take_lock
 
 PATIENCE_S = 20.0
-"""Seconds to wait for a run that is ending its workers."""
+"""Seconds to wait for an engine that holds the lock while it starts or exits."""
 
 
 @contextlib.contextmanager
@@ -51,7 +51,7 @@ def device_lock(cards: Sequence[Card] = (), who: str = "") -> Iterator[None]:
     user. `who` describes this holder in the Refused that others get while it is held."""
     with contextlib.ExitStack() as stack:
         for card in cards:
-            place = f"card {card.index} ({card.name})"
+            place = f"GPU {card.index} ({card.name})"
             stack.enter_context(_held(f"card-{_safe(card.uuid)}.lock", place, who))
         if not cards:
             stack.enter_context(_held("device.lock", "this machine", who))
@@ -68,7 +68,7 @@ def _held(name: str, place: str, who: str) -> Iterator[None]:
         raise Refused.of(
             "run.device_busy",
             f"Another engine of yours is training on {place}: {busy.holder or 'an older engine'}.",
-            "Wait for it, or stop it first.",
+            "Wait until that training has finished, or stop it first.",
         ) from None
     with released(descriptor):
         yield

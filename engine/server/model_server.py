@@ -62,14 +62,14 @@ class Served:
         if self.kind == "gguf":
             raise ConfigError.of(
                 "export.gguf_elsewhere",
-                "GGUF files are served by llama.cpp and Ollama, not here.",
-                f"Run `llama-server -m {folder}/model.gguf --jinja`, or export it merged.",
+                "GGUF files are served by llama.cpp and Ollama, not by this command.",
+                f"Run `llama-server -m {folder}/model.gguf --jinja`, or export a merged model.",
             )
         if wrong := check_files(folder, read_manifest(folder)).wrong:
             raise Refused.of(
                 "export.damaged",
                 f"The export is damaged: {wrong[0]} was changed after it was written.",
-                "Copy it again, or export again.",
+                "Copy the export folder again, or repeat the export.",
                 where=str(folder),
             )
         self.model = folder if self.kind == "merged" else _base(base, about["base"]["name"])
@@ -186,7 +186,7 @@ def _listen(port: int) -> socket.socket:
         raise ConfigError.of(
             "serve.port_taken",
             f"Cannot listen on port {port}: {error.strerror}.",
-            "Choose another with --port; 0 picks a free one.",
+            "Choose another port with --port; 0 picks a free port.",
         ) from error
 
 

@@ -56,7 +56,7 @@ def read_toml(project: Path) -> str:
             raise ConfigError.of(
                 "project.unreadable",
                 f"{FILE} is not a regular file of at most {MOST_TOML_BYTES // 2**20} MB.",
-                "Write the settings into a plain file.",
+                "Write the settings into a regular text file.",
                 where=str(file),
             )
         return file.read_text(encoding="utf-8-sig")
@@ -64,12 +64,12 @@ def read_toml(project: Path) -> str:
         raise ConfigError.of(
             "project.missing",
             f"{project} is not a project: it has no {FILE}.",
-            "Choose a folder that contains project.toml, or copy a sample.",
+            "Choose a folder that contains project.toml, or create a project.",
             where=str(file),
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigError.of(
-            "project.not_utf8", f"{FILE} is not UTF-8.", "Save it as UTF-8.", where=str(file)
+            "project.not_utf8", f"{FILE} is not UTF-8.", "Save the file as UTF-8.", where=str(file)
         ) from error
     except OSError as error:
         raise ConfigError.of(
@@ -114,7 +114,10 @@ def _parse(text: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except RecursionError as error:
         raise ConfigError.of(
-            "config.bad_toml", f"{FILE} is nested too deeply.", "Write it flat.", where=FILE
+            "config.bad_toml",
+            f"{FILE} is nested too deeply.",
+            "Use fewer levels of tables.",
+            where=FILE,
         ) from error
     except tomllib.TOMLDecodeError as error:
         words, _, place = str(error).partition(" (at ")
@@ -171,15 +174,15 @@ def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
                 0,
                 "missing",
                 "The file does not exist.",
-                "Create it, or set another one under [scenarios].",
+                "Create the file, or set another one under [scenarios].",
             )
         ]
     except OSError as error:
         return [], [
-            _scenario_problem(file, 0, "unreadable", f"It cannot be read: {error.strerror}.")
+            _scenario_problem(file, 0, "unreadable", f"The file cannot be read: {error.strerror}.")
         ]
     except ValueError as error:
-        return [], [_scenario_problem(file, 0, "unreadable", f"It cannot be read: {error}.")]
+        return [], [_scenario_problem(file, 0, "unreadable", f"The file cannot be read: {error}.")]
     scenarios: list[Scenario] = []
     problems: list[Problem] = []
     seen: dict[str, int] = {}
@@ -213,7 +216,7 @@ def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
                     file,
                     number,
                     "duplicate",
-                    f"The id {scenario.id} is already on line {first}.",
+                    f"The id {scenario.id} is already used on line {first}.",
                     "Give every scenario its own id, or omit the ids.",
                 )
             )

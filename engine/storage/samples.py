@@ -14,7 +14,8 @@ from engine.trust.projects import trust_new_project
 SAMPLES = RESOURCES / "samples"
 ABOUT = "sample.toml"
 LEFT = (ABOUT, "__pycache__", "runs", "sweeps", "*.db")
-"""Files of a sample that are not copied: its description, and results of running it."""
+"""Names of a sample's files that are not copied into a project: its description, and results of
+running it."""
 
 
 def samples() -> list[Sample]:

@@ -100,7 +100,7 @@ def _of_validations(condition: Condition, validations: Sequence[ValidationFinish
     verb = "fell" if falls else "rose"
     return (
         f"{name} {verb} from {means[best].mean:.2f} after step {best} to {now.mean:.2f} after "
-        f"{place}, more than chance explains."
+        f"{place}, a statistically significant change."
         if certain
         else ""
     )

@@ -37,7 +37,7 @@ async def load(run: Run, policy: Policy) -> None:
             "warning",
             "policy",
             "Layers of this model have a state that cannot branch (linear attention), so "
-            "prompts cannot be shared between trajectories. Results are exact, but much "
+            "prompts cannot be shared between trajectories. Training is exact, but much "
             "slower.",
         )
     if info.peak_flops:
@@ -74,15 +74,16 @@ def _refuse_other_beginning(run: Run) -> None:
     if parent and parent.adapter:
         raise StoreError.of(
             "checkpoint.no_beginning",
-            f"The weights of {parent.name} that this run began with are missing or damaged, and it "
-            "has no other checkpoint.",
+            f"This run started from weights of {parent.name}, which are missing or damaged, and "
+            "has no checkpoint of its own.",
             f"Branch from {parent.name} again.",
             where=str(checkpoint.folder_of(run.folder, parent.begins)),
         )
 
 
 async def wait_while_paused(run: Run, policy: Policy, step: int) -> None:
-    """Wait between steps while the run is paused, with sampling ahead. Raises StopRequested."""
+    """Wait between steps while the run is paused; sampling for later steps pauses, too. Raises
+    StopRequested."""
     if run.orders.stop_after_step:
         raise StopRequested
     if not run.orders.paused:

@@ -41,7 +41,8 @@ Confirmed = Collection[AddressConfirmation]
 
 
 def confirm_address(provider: str, address: str) -> None:
-    """Store that a provider's key may be sent to an address. Raises Refused, ValueError."""
+    """Store that a provider's key may be sent to an address. Raises ValueError for an invalid
+    address, Refused if it cannot be stored."""
     wanted = AddressConfirmation(provider=provider, address=address)
     with edit_record() as record:
         if wanted not in record.addresses:
@@ -53,9 +54,9 @@ def confirmed_addresses() -> list[AddressConfirmation]:
 
 
 def sends_key(model: str, address: str | None, more: Confirmed = (), where: str = "") -> bool:
-    """Whether requests to this model carry the provider's key. `address` None is the provider's
-    own, `more` are further confirmed ones, `where` names the setting in errors. Raises ConfigError
-    if the address is not allowed, or the model name is invalid."""
+    """Whether requests to this model carry the provider's key. `address` None means the provider's
+    official endpoint, `more` are further confirmed addresses, `where` names the setting in errors.
+    Raises ConfigError if the address is not allowed, or the model name is invalid."""
     try:
         check_model(model)
     except ValueError as error:
@@ -140,7 +141,7 @@ def _decide(provider: str, address: str, more: Confirmed, where: str) -> bool:
         "address.unconfirmed",
         f"{normal} is not {_title(provider)}'s official address and is not confirmed. It would "
         "receive your key and all requests.",
-        "Confirm it only if you trust it: in the studio, or with "
+        "Confirm the address only if you trust it: in the studio, or with "
         f"`atelier trust --confirm-address {provider}={normal}`; otherwise change the setting.",
         where=where,
         detail=confirmed.model_dump_json(),

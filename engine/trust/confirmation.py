@@ -25,4 +25,6 @@ def _path(text: str) -> Path:
     try:
         return Path(text).expanduser().resolve()
     except (OSError, ValueError, RuntimeError) as error:
-        raise Refused.of("file.bad_name", f"{text[:200]!a} is not a path: {error}.") from error
+        raise Refused.of(
+            "file.bad_name", f"{text[:200]!a} is not a valid path: {error}."
+        ) from error

@@ -17,7 +17,8 @@ MOST_TEXT_BYTES = 2**22
 
 
 def confirm_file(project: Path, path: Path) -> None:
-    """Store the permission that a project reads the file `path` outside of it. Raises Refused."""
+    """Store the permission that a project reads the file `path` outside of its folder. Raises
+    Refused if it cannot be stored."""
     wanted = FileConfirmation(project=str(project.resolve()), path=str(path.resolve()))
     with edit_record() as record:
         if wanted not in record.files:
@@ -36,7 +37,7 @@ def project_file(project: Path, name: str, setting: str) -> Path:
         raise ConfigError.of(
             "file.bad_name",
             f"{setting} is not a readable file: {name[:200]!a}.",
-            "Name a file relative to the project.",
+            "Set a path relative to the project folder.",
             where=setting,
             detail=str(error),
         ) from error
@@ -46,7 +47,7 @@ def project_file(project: Path, name: str, setting: str) -> Path:
         raise ConfigError.of(
             "file.not_regular",
             f"{setting} names {name[:200]!a}, which is not a regular file.",
-            "Name a file, not a folder, pipe or device.",
+            "Set a regular file, not a folder, pipe or device.",
             where=str(target),
         )
     return target
@@ -75,7 +76,8 @@ def open_regular(file: Path, follow: bool = True) -> BinaryIO:
 
 
 def file_problems(project: Path, config: ProjectConfig) -> list[Problem]:
-    """Problems of the files that the project's settings name, if they may not be read."""
+    """Problems of files in the project's settings that may not be read: outside of the project and
+    not confirmed, or not regular."""
     found = []
     for setting, name in named_files(config):
         try:
@@ -112,7 +114,7 @@ def _require_confirmed(wanted: FileConfirmation, setting: str) -> None:
         return
     raise ConfigError.of(
         "file.outside",
-        f"{setting} is outside the project: {wanted.path}.",
+        f"The file in {setting} is outside the project: {wanted.path}.",
         "Copy the file into the project, or confirm it: "
         f"`atelier trust {wanted.project} --confirm-file {wanted.path}`.",
         where=setting,

@@ -19,7 +19,7 @@ from engine.trust.store import edit_record, is_known_run, read_record, remember_
 PROJECT, RUN = "project.toml", "run.json"
 MOST_SPEC_BYTES = 2**26
 HINT = (
-    "Review its agent, settings and servers; then choose Trust this project in the studio, "
+    "Review its agent, settings and MCP servers; then choose “Trust this project” in the studio, "
     "or `atelier trust {}`."
 )
 
@@ -58,14 +58,14 @@ def is_trusted(project: Path) -> bool:
 
 
 def require_trust(project: Path) -> None:
-    """Raises Refused unless the project is trusted."""
+    """Raise Refused unless the project is trusted."""
     if not is_trusted(project):
         raise _untrusted(f"The project {project.name}", project)
 
 
 def require_run_trust(folder: Path) -> None:
-    """Raises Refused unless the run was started here, or was in its project when the person trusted
-    it. A run folder outside of any project is trusted like a project."""
+    """Raise Refused unless the run was started on this machine, or was in its project when the
+    person trusted that. A run folder outside of any project is trusted like a project."""
     project = project_of_run(folder)
     require_trust(project)
     spec = _spec(folder)

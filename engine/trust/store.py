@@ -22,7 +22,7 @@ RUNS = "trusted_runs"
 
 
 class Record(BaseModel):
-    """Content of the file."""
+    """Content of the file with the person's confirmations."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -57,7 +57,8 @@ def read_record() -> Record:
 
 @contextlib.contextmanager
 def edit_record() -> Iterator[Record]:
-    """Confirmations of trust, to be changed in the block and saved at its end. Raises Refused."""
+    """Lock and yield the confirmations of trust; changes in the block are saved at its end. Raises
+    Refused if they cannot be read or saved."""
     folder = trust_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,5 +1,5 @@
 """Connection to the engine of a local workspace: find or start it, send requests, stream runs.
-`client` belongs to the caller's event loop (the studio's Qt loop); streams belong to the pump."""
+`client` belongs to the caller's event loop (the studio's Qt loop), streams to the event pump's."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ class EngineLink:
         """Client of the engine. Raises LaunchError while no engine is open."""
         if self._client is None:
             raise LaunchError.of(
-                "engine.unreachable", "No engine is connected.", "Start it from Settings."
+                "engine.unreachable", "No engine is connected.", "Start the engine in Settings."
             )
         return self._client
 

@@ -212,7 +212,7 @@ def _no_engine() -> AtelierError:
     return LaunchError.of(
         "engine.unreachable",
         "No engine responds on this machine.",
-        "Start it again from Settings; runs resume from their last checkpoint.",
+        "Start the engine in Settings; runs resume from their last checkpoint.",
     )
 
 

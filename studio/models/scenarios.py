@@ -53,7 +53,8 @@ def columns_of(rows: Iterable[Row]) -> list[str]:
 
 
 def is_of(curve: ScenarioCurve, row: Row) -> bool:
-    """Return whether a measurement is of this row: its title, maybe cut, is still a text in it."""
+    """Return whether a measured scenario is still this row: one of the row's texts equals the
+    measured title, or begins with it if it was shortened ("…")."""
     title, cut = curve.title.removesuffix("…"), curve.title.endswith("…")
     texts = [" ".join(value.split()) for value in row.values() if isinstance(value, str)]
     if cut:
@@ -226,7 +227,7 @@ class ScenarioTableModel(QAbstractTableModel):
         try:
             new = _typed(str(value), old)
         except ValueError as error:
-            hint = "Enter JSON, like the previous value."
+            hint = "The previous value was JSON; enter JSON again."
             self.rejected.emit(_bad_cell(key, index.row(), str(error), hint))
             return False
         if new != old:

@@ -47,7 +47,7 @@ async def _ask(question: Callable[[Any], Any]) -> Any:
         raise KeyringError.of(
             "keyring.silent",
             "The keyring does not respond.",
-            "Check whether it asks for its password in another window.",
+            "Check whether the keyring asks for its password in another window.",
         ) from None
 
 
@@ -61,12 +61,14 @@ def _answer(question: Callable[[Any], Any]) -> Any:
         raise KeyringError.of(
             "keyring.none",
             "This machine has no keyring, so keys cannot be stored.",
-            "Install one (GNOME Keyring, KWallet), or start Atelier with the key in its "
-            "environment.",
+            "Install a keyring (GNOME Keyring, KWallet), or pass the key to Atelier in an "
+            "environment variable.",
         )
     try:
         return question(ring)
     except keyring.errors.KeyringError as error:
         raise KeyringError.of(
-            "keyring.failed", f"The keyring refused: {error}", "Unlock it and try again."
+            "keyring.failed",
+            f"The keyring refused access: {error}",
+            "Unlock the keyring and try again.",
         ) from error

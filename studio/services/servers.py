@@ -141,7 +141,8 @@ class Hosts(QObject):
             self.changed.emit()
 
     def cancel_connection(self, name: str) -> None:
-        """End the connection to a server, or the attempt; one that is being requested too."""
+        """Disconnect from a server, or cancel the connection attempt; waits for requests in
+        progress (add, connect, install), so that none of them connects again."""
 
         async def end() -> None:
             await self.tasks.settled(f"add {name}", f"connect {name}", f"install {name}")

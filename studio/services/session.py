@@ -293,7 +293,8 @@ class Session(QObject):
         is_sent = self.starting_on and self.hosts.connected(self.starting_on)
         if is_sent and self.tasks.busy("train"):
             self.notice.emit(
-                f"{self.starting_on} already has the request. Stop the run if it starts there."
+                f"{self.starting_on} has already received the request. If the run starts there, "
+                "stop it."
             )
         self.tasks.cancel("train")
 

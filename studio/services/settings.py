@@ -47,11 +47,11 @@ class Settings(BaseModel):
     compared_models: list[str] = Field(default_factory=list)
     """Providers' models compared on the Checkpoints page (LiteLLM names)."""
     writer: dict[str, Any] = Field(default_factory=dict)
-    """Fields of the last used `Writer`."""
+    """Fields of the last used `Writer`, the LLM that drafts projects."""
     saved_filters: list[str] = Field(default_factory=list)
     """Saved queries of the Trajectories page, newest first."""
     trajectory_columns: list[str] = Field(default_factory=list)
-    """Titles of the columns of the trajectories table; empty: the first choice."""
+    """Titles of the columns of the trajectories table; empty: the default columns."""
     annotator: str = ""
     """Name under which labels are stored; the login name when empty."""
     grade_by_queue: bool = False

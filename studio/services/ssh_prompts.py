@@ -160,16 +160,16 @@ def question_words(question: Question, was_wrong: bool = False) -> str:
     via = f", reached through {question.via}" if question.via else ""
     prompt = question.prompt[:LONGEST].strip()
     if question.kind == "host_key":
-        way = f" It is reached through {question.via}." if question.via else ""
+        way = f" The server is reached through {question.via}." if question.via else ""
         return (
-            f"{prompt}{way}\n\nCompare it with the key from the administrator. If the keys differ, "
-            "another machine may be impersonating the server."
+            f"{prompt}{way}\n\nCompare the fingerprint with the one from the administrator. If "
+            "they differ, another machine may be impersonating the server."
         )
     words = f"{question.host}{via}: {prompt}"
     if was_wrong:
         words += "\n\nThe stored secret was wrong and was deleted."
     if question.kind == "passphrase":
-        words += "\n\nLeave it empty to continue without this key."
+        words += "\n\nLeave the passphrase empty to continue without this key."
     return words
 
 

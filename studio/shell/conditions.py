@@ -5,7 +5,7 @@ from studio.services.session import Session
 
 
 def conditions(session: Session) -> set[str]:
-    """Return the conditions that hold for engine, project and selected run."""
+    """Return the conditions of `ActionSpec.when` that engine, project and selected run meet now."""
     run = session.run.summary
     host = session.hosts.chosen(session.project.path)
     remote = run is not None and bool(run.host)

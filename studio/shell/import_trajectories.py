@@ -79,11 +79,11 @@ class Importer(QObject):
         self._session.notice.emit(f"Importing {name}…")
         while not (await asyncio.wait([importing], timeout=SAY_EVERY_S))[0]:
             passed = formatting.duration(time.monotonic() - started_at)
-            self._session.notice.emit(f"Importing {name} ({passed} so far)…")
+            self._session.notice.emit(f"Importing {name} (running for {passed})…")
 
 
 async def chosen(dialog: QFileDialog) -> str:
-    """Return the selected path, or an empty string."""
+    """Open a file dialog and wait for it; returns the selected path, empty if cancelled."""
     answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
     def finish(accepted: int) -> None:

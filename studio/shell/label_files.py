@@ -25,11 +25,11 @@ class LabelFiles(QObject):
         self._window, self._session = window, session
 
     def save(self) -> None:
-        """Ask for a file, and write the labels in force to it."""
+        """Ask for a file, and write all labels of the selected run that are not undone to it."""
         self._session.tasks.run("labels.export", self._save())
 
     def load(self) -> None:
-        """Ask for a file, and store its labels in the run."""
+        """Ask for a file, and store its labels in the selected run."""
         self._session.tasks.run("labels.import", self._load())
 
     async def _save(self) -> None:
@@ -56,7 +56,7 @@ class LabelFiles(QObject):
                 where=file,
             ) from error
         count = formatting.plural(len(labels), "label")
-        self._session.notice.emit(f"{count} of {run.name} written to {Path(file).name}.")
+        self._session.notice.emit(f"{count} from {run.name} written to {Path(file).name}.")
 
     async def _load(self) -> None:
         run = self._session.run.summary

@@ -38,7 +38,8 @@ class NewProjectController(QObject):
         return sheet
 
     def serve(self, home: HomePage) -> None:
-        """Open unfinished generated projects of the Home page in the wizard instead of Setup."""
+        """Connect the Home page: a project whose draft is unfinished opens in this wizard, not in
+        Setup."""
         home.writing_wanted.connect(lambda draft: self.sheet.go_on(draft))
 
     async def close(self) -> None:
@@ -52,7 +53,7 @@ class NewProjectController(QObject):
         if measure:
             self._session.train("baseline", {MEASURED: ATTEMPTS}, show=False)
             self._session.notice.emit(
-                f"{view.name} was created. Its baseline is being measured; see the bar."
+                f"{view.name} was created. Measuring its baseline; the header shows progress."
             )
         else:
             self._session.notice.emit(f"{view.name} was created. Measure its baseline, then train.")

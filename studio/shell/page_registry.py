@@ -85,10 +85,14 @@ class PageRegistry(Mapping[str, Page]):
             QTimer.singleShot(PAUSE_MS, context, partial(self.build_ahead, context))
 
     async def close(self) -> None:
-        """Build no further page, and end the tasks of all pages."""
+        """Build no further page ahead, and end the tasks of all pages, also of one that is shown
+        for the first time meanwhile."""
         self._closed = True
-        for page in self.built.values():
-            await page.close_tasks()
+        closed: set[str] = set()
+        while left := [key for key in self.built if key not in closed]:
+            for key in left:
+                await self.built[key].close_tasks()
+            closed.update(left)
 
     def _build(self, key: str) -> Page:
         session, actions, workspace = self._session, self._actions, self._workspace

@@ -171,9 +171,12 @@ class Frame(QObject):
         name = self._session.hosts.chosen(self._session.project.path)
         return [
             (f"Train on {name}; judge calls are sent from this machine", "train"),
-            (f"Train on {name}, and lend it the judge's API keys for this run", "train_lending"),
+            (
+                f"Train on {name}, and lend the judge's API keys to {name} for this run",
+                "train_lending",
+            ),
             (f"Lent keys stay in the memory of the engine on {name} until the run ends.", ""),
-            ("Otherwise, the run waits for its judge while this machine is off.", ""),
+            ("Without lent keys, the run waits for its judge while this machine is off.", ""),
         ]
 
     def _show_facts(self, run: RunSummary | None) -> None:

@@ -115,12 +115,12 @@ def test_branch_starts_from_external_adapter(
 @pytest.mark.parametrize(
     ("origin", "more", "words"),
     [
-        ("{run}@9", {}, "Stored steps of this run: 1."),
+        ("{run}@9", {}, "This run has checkpoints of these steps: 1."),
         ("nobody@1", {}, "no trained run called nobody"),
         ("{run}@1", {}, "set a larger train.steps"),
         ("{run}@1", {"overrides": {"train.steps": 3, "model.rank": 2}}, "model.rank cannot change"),
         ("{run}@0", {"replay": True, "overrides": {"train.lr": 1}}, "settings cannot change"),
-        ("{run}@1", {"replay": True}, "no finished step after 1"),
+        ("{run}@1", {"replay": True}, "no finished step after step 1"),
         ("/nowhere", {}, "neither RUN@STEP nor a folder"),
     ],
 )
@@ -175,7 +175,7 @@ def test_retention_deletes_checkpoints_except_pinned(engine: Engine, project: Pa
     assert dropped
     folders = {path.name for path in (Path(run.path) / "checkpoints").iterdir()}
     assert folders == {f"step-{step:06d}" for step in stored}
-    with pytest.raises(AtelierError, match="resumes from it"):
+    with pytest.raises(AtelierError, match="from which the run resumes"):
         engine.call(lambda c: c.delete_checkpoint(run.id, max(stored)))
     engine.call(lambda c: c.delete_checkpoint(run.id, newest))
     assert not folder_of(Path(run.path), newest).exists()

@@ -54,7 +54,7 @@ def test_train_json_prints_only_events_and_run_is_readable(project: Path, worksp
     assert {line.split for line in lines} == {"train"}
     wrong = run("trajectories", name, "--filter", "rewards > 1", workspace=workspace)
     assert wrong.returncode != 0
-    assert "`rewards` is no field (character 1). Did you mean `reward`?" in wrong.stderr
+    assert "`rewards` is not a field (character 1). Did you mean `reward`?" in wrong.stderr
     for command in ("checkpoints", "trajectories", "scenarios", "agreement"):
         assert run(command, name, workspace=workspace).returncode == 0
     shown = run("show", name, records[0].id, workspace=workspace)

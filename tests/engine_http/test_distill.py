@@ -240,7 +240,7 @@ def test_complete_results_of_stopped_run_need_no_request(
     ]  # fmt: skip
     done = run_command(*distill)
     assert done.returncode == 0, done.stderr
-    assert "no request is needed" in done.stdout
+    assert "nothing was requested" in done.stdout
     assert "Stopped" not in done.stdout
     assert (len(chat.asked), len(stored_demonstrations(project))) == (number_of_calls, 4)
 
@@ -288,7 +288,7 @@ def test_distill_command(engine: Engine, project: Path, workspace: Path, chat: C
     assert "4 demonstrations in demonstrations.jsonl from 4 of 4 scenarios" in done.stdout
     number_of_calls = len(chat.asked)
     again = run_command(*distill)
-    assert "no request is needed" in again.stdout
+    assert "nothing was requested" in again.stdout
     assert (again.returncode, len(chat.asked)) == (0, number_of_calls)
     check = run_command("sft", str(project), "--check")
     assert check.returncode == 1, "the tiny model's template does not support tools"

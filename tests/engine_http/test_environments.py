@@ -151,7 +151,7 @@ def test_selected_engine_starts_without_the_studio_package(
         engine.act("remove")
         problem = until_idle(engine).problem
         assert problem is not None
-        assert problem.message == "The GPU engine is the one in use."
+        assert problem.message == "The GPU engine is the current engine."
         assert (
             engine.call(lambda client: client.use_engine(NAME)) == listing.choice
         )  # repeated: no change
@@ -215,7 +215,7 @@ def test_rollback_and_removal(checkout_with_gpu_engine: Checkout) -> None:
     assert "GPU engine" in checkout_with_gpu_engine.run("environments", "rollback").stdout
     refused = checkout_with_gpu_engine.run("environments", "remove", NAME)
     assert refused.returncode == 1
-    assert "The GPU engine is the one in use." in refused.stderr
+    assert "The GPU engine is the current engine." in refused.stderr
     assert checkout_with_gpu_engine.run("environments", "use", "built-in").returncode == 0
     removed = checkout_with_gpu_engine.run("environments", "remove", NAME)
     assert removed.returncode == 0, removed.stderr

@@ -172,7 +172,7 @@ def test_shell_command_as_agent(workspace: Path, tiny_model: Path, engine: Engin
 @pytest.mark.parametrize(
     ("agent", "expected_message"),
     [
-        ("import nothing_like_this", "agent.py does not import: ModuleNotFoundError"),
+        ("import nothing_like_this", "agent.py cannot be imported: ModuleNotFoundError"),
         ("x = 1", "no function `rollout"),
         ("def rollout(:", "SyntaxError"),
     ],

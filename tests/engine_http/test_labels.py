@@ -116,12 +116,12 @@ def test_label_changes_advantages_as_previewed_and_undo_restores_rows(
         for state in [*states[2::-1], before]:
             restarted.call(lambda client: client.undo_label(run.id))
             assert table_rows(run, "trajectories", "groups") == state
-        with pytest.raises(Refused, match="nothing to undo"):
+        with pytest.raises(Refused, match="no label to undo"):
             restarted.call(lambda client: client.undo_label(run.id))
         for state in states:
             restarted.call(lambda client: client.redo_label(run.id))
             assert table_rows(run, "trajectories", "groups") == state
-        with pytest.raises(Refused, match="nothing to redo"):
+        with pytest.raises(Refused, match="no undone label to redo"):
             restarted.call(lambda client: client.redo_label(run.id))
         query = TrajectoryQuery(labelled=True)
         assert restarted.call(lambda client: client.trajectories(run.id, query)).total == 4

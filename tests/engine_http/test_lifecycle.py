@@ -216,7 +216,7 @@ def test_run_without_any_score_fails_with_cause(
     assert last.problem.where == "agent.py, line 2"
     done = [e for e in events if isinstance(e, StepFinished)]
     assert len(done) == (0 if kind == "baseline" else min(3, steps))
-    assert all(e.reason == "No rollout could be scored: no gradient." for e in done)
+    assert all(e.reason == "No rollout could be scored, so there is no gradient." for e in done)
 
 
 def test_baseline_measures_without_training(engine: Engine, project: Path) -> None:

@@ -180,7 +180,7 @@ def test_only_the_newest_policy_can_be_sampled(script: Script) -> None:
     assert late.status_code == 400
     assert f"samples {script.name}@{done.step} now" in late.json()["error"]["message"]
     other = script.post([{"role": "user", "content": "x"}], model="gpt-5")
-    assert f"This key belongs to {script.name}, not to gpt-5" in other.text
+    assert f"This API key belongs to {script.name}, not to gpt-5" in other.text
 
 
 def test_stream_contains_token_ids_and_logprobs(script: Script) -> None:
@@ -224,7 +224,7 @@ def test_non_finite_metrics_are_skipped_and_logged(script: Script) -> None:
     assert answer.status_code == 200, answer.text
     messages = [one.text for one in _events(script, "log.written") if one.source == "script"]
     step = answer.json()["step"]
-    assert messages[-1] == f"2 metrics of step {step} skipped: not finite."
+    assert messages[-1] == f"Step {step}: 2 metrics skipped, infinite or NaN."
 
 
 def test_second_script_and_other_base_model_are_rejected(
@@ -238,7 +238,7 @@ def test_second_script_and_other_base_model_are_rejected(
     with pytest.raises(Refused, match="There is no model called gpt-9"):
         Script(script.engine, tiny_model, script.name).open(base_model="gpt-9", project="other")
     with pytest.raises(
-        Refused, match=r"was started with .*, but smollm2-135m-instruct is requested"
+        Refused, match=r"was started with the base model .*, not smollm2-135m-instruct"
     ):
         other.open(base_model="smollm2-135m-instruct")
 
@@ -247,7 +247,7 @@ def test_project_with_agent_and_external_project_are_separate(
     module_engine: Engine, home: Path, tiny_model: Path, script: Script
 ) -> None:
     make_project(home / "mine", tiny_model)
-    with pytest.raises(Refused, match="mine is a project with its own agent"):
+    with pytest.raises(Refused, match="The project mine has its own agent"):
         Script(module_engine, tiny_model).open(project="mine")
     view = module_engine.call(lambda client: client.project(str(home / "2048")))
     assert (view.problems, view.splits) == ([], [])
@@ -267,7 +267,7 @@ def test_stopped_external_run_resumes_only_on_new_start(
     until(lambda: script.summary.state == "stopped")
     with pytest.raises(Refused, match="is not active"):
         script.train([SentGroup()])
-    with pytest.raises(Refused, match="A script trains agent-stopped"):
+    with pytest.raises(Refused, match="agent-stopped is trained by a script"):
         module_engine.call(lambda c: c.command(run.id, Command(action="resume")))
     with pytest.raises(Refused, match="was stopped by hand at step 1"):
         script.open(again=True)

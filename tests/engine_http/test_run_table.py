@@ -43,7 +43,7 @@ def test_runs_are_listed_noted_and_compared(engine: Engine, project: Path) -> No
     assert len(found.scenarios) == 2
     assert found.runs[1].versus is not None
     assert found.runs[1].versus.against == first.name
-    with pytest.raises(Refused, match="named twice"):
+    with pytest.raises(Refused, match="given twice"):
         engine.call(lambda client: client.compare_runs(CompareRuns(runs=[first.id, first.id])))
 
     listed = run_command("runs", str(project), "--tag", "base")

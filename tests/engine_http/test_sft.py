@@ -145,7 +145,8 @@ def test_invalid_lines_block_start_unless_skipped(engine: Engine, project: Path)
 
 
 def test_missing_or_empty_demonstrations_are_rejected(engine: Engine, project: Path) -> None:
-    with pytest.raises(AtelierError, match=r"There is no demonstrations\.jsonl in the project"):
+    words = r"The project has no demonstration file demonstrations\.jsonl"
+    with pytest.raises(AtelierError, match=words):
         start_sft(engine, project)
     (project / "demonstrations.jsonl").write_text("\n")
     with pytest.raises(AtelierError, match="no demonstration to train on"):
@@ -196,7 +197,7 @@ def test_sft_check_lists_every_invalid_line(project: Path) -> None:
         more.write("nonsense\n" * 120)
     done = run_command("sft", str(project), "--check")
     assert done.returncode == 1
-    named = [line for line in done.stdout.splitlines() if "It is not valid JSON" in line]
+    named = [line for line in done.stdout.splitlines() if "The line is not valid JSON" in line]
     assert [line.split(":")[0] for line in named] == [f"  line {n}" for n in range(3, 123)]
 
 
@@ -211,7 +212,7 @@ def test_sft_command(engine: Engine, project: Path) -> None:
     assert "mine.jsonl (train): 12 demonstrations" in checked.stdout
     done = run_command(*command)
     assert done.returncode == 0, done.stderr
-    assert "trains on 11 demonstrations" in done.stdout
+    assert "training: 11 demonstrations" in done.stdout
     assert "Finished 9 updates" in done.stdout
     assert "held-out loss" in done.stdout
     assert f"train {project} --from " in done.stdout

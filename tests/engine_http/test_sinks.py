@@ -91,7 +91,7 @@ def test_rejected_item_is_counted_and_others_are_sent(
     items = [trajectory_item(1), trajectory_item(2), trajectory_item(3)]
     items[1]["spans"][1]["name"] = "chat 0 0 of nobody"
     [answer] = send_items("otel", otel_python, tmp_path, {"endpoint": collector.url}, items)
-    assert (answer["refused"], answer["words"]) == (1, "answers 400 Bad Request.")
+    assert (answer["refused"], answer["words"]) == (1, "returned HTTP 400 Bad Request.")
     assert len(collector.spans(otel_python)) == 8
 
 
@@ -101,7 +101,7 @@ def test_partially_accepted_items_are_not_sent_again(
     collector.reply = b"\x0a\x0b\x08\x02\x12\x07too old"  # ExportTracePartialSuccess
     lots = ([trajectory_item(1)], [trajectory_item(2)])
     answers = send_items("otel", otel_python, tmp_path, {"endpoint": collector.url}, *lots)
-    words = "rejects 2 of 3 spans: too old."
+    words = "rejected 2 of 3 spans: too old."
     assert [(one["refused"], one["words"]) for one in answers] == [(2, words)] * 2
     assert collector.asked == 2
 

@@ -126,8 +126,8 @@ def test_pruned_runs_stop_at_their_validation_with_a_reason(engine: Engine, proj
         summary = engine.call(lambda client, run=stopped[0]: client.run(run.run_id))  # type: ignore[misc]
         assert (summary.state, summary.step) == ("stopped", stopped[0].step)
         log = engine.call(lambda client, run=stopped[0]: reasons(client, run.run_id))  # type: ignore[misc]
-        assert log == [f"Pruned by sweep {view.name}: after step {summary.step} it is not among "
-                       "the best 1/2."]  # fmt: skip
+        assert log == [f"Pruned by sweep {view.name}: after step {summary.step} the run was not "
+                       "among the best 1/2."]  # fmt: skip
         kept = engine.call(lambda client, run=stopped[0]: client.checkpoints(run.run_id))  # type: ignore[misc]
         assert kept[-1].checkpoint.step == summary.step
 
@@ -187,7 +187,7 @@ def test_normal_run_goes_between_two_runs_of_a_sweep(engine: Engine, project: Pa
     sweep = start(engine, project)
     first = follow(engine, sweep, lambda view: view.running)
     request = StartRun(project=str(project), overrides=SMALL)
-    with pytest.raises(Refused, match="It belongs to a sweep: queue this run"):
+    with pytest.raises(Refused, match=r"That run belongs to a sweep\. Queue your run"):
         engine.call(lambda client: client.start_run(request))
     queued = engine.call(
         lambda client: client.start_run(request.model_copy(update={"queue": True}))
@@ -359,7 +359,7 @@ def test_command_prints_plan_runs_and_table(project: Path, workspace: Path) -> N
     [
         ((), "The project has no settings to sweep."),
         (("--vary", "train.lrr=[1]"), "Did you mean `lr`?"),
-        (("--vary", "train.lr"), "--vary train.lr names no values."),
+        (("--vary", "train.lr"), "--vary train.lr has no valid list or range of values."),
         (("--vary", "train.lr=[1e-3]", "--method", "grids"), "invalid choice"),
     ],
 )

@@ -221,13 +221,13 @@ def test_rejected_span_is_counted_and_others_are_sent(
     view = wait_for_trackers(engine, run).trackers[0]
     assert (view.state, view.behind, view.refused) == ("in_step", 0, 1)
     assert sentence_of(view) == (
-        "OpenTelemetry: up to date; 1 span rejected: it answers 400 Bad Request."
+        "OpenTelemetry: up to date; 1 span rejected: it returned HTTP 400 Bad Request."
     )
     assert len(agent_spans(collector.spans(otel_python))) == len(stored_trajectories(run)) - 1
     messages = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
     assert messages in (
         [],  # the run had ended before
-        ["OpenTelemetry answers 400 Bad Request. The rest is uploaded. The run continues."],
+        ["OpenTelemetry returned HTTP 400 Bad Request. The rest is uploaded. The run continues."],
     )
 
 
@@ -294,7 +294,7 @@ def test_missing_tracker_environment_is_reported_once(
     assert isinstance(events[-1], RunFinished)
     messages = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
     assert messages == [
-        "OpenTelemetry receives nothing: its environment otel is not installed. Install it under "
+        "Nothing is sent to OpenTelemetry: the environment otel is not installed. Install it under "
         "Settings, Engines, or with `atelier environments install otel`; unsent data "
         "is then uploaded. The run continues."
     ]

@@ -66,8 +66,8 @@ def test_turn_rewards_are_stored_and_weighted_per_turn(
     ("returned", "words"),
     [
         ("turns[:2]", "The agent returned 2 turn_rewards for 3 model responses."),
-        ("turns[:2] + [None]", "a value that is not a number as turn_rewards[2]"),
-        ("turns[:2] + [float('nan')]", "The agent returned nan as turn_rewards[2]"),
+        ("turns[:2] + [None]", "a value for turn_rewards[2] that is not a number"),
+        ("turns[:2] + [float('nan')]", "The agent returned nan for turn_rewards[2]"),
         ("'high'", "turn_rewards that are not a list"),
     ],
 )

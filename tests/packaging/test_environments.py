@@ -298,7 +298,7 @@ def test_agent_environments_are_independent(checkout: Checkout, tmp_path: Path) 
     former = agent_environments(checkout)[name]
     assert (former["wanted"], former["bytes"] > 0) == (False, True)
     shown = checkout.run("environments", "list").stdout
-    assert f"unused: {other / 'requirements.txt'} is missing, or lists other packages now" in shown
+    assert f"unused: {other / 'requirements.txt'} is missing, or now lists other packages" in shown
     done = checkout.run("environments", "verify", name)
     assert done.returncode == 1
     assert "Name the project." in done.stderr

@@ -60,13 +60,15 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
             wrong += [label] if not max(apart) <= TOLERANCE[dtype] else []
     timed, table = _timed(device, list(kinds)[-1], job)
     head = ["precision", "output", "gradient of queries", "of keys", "of values", "at most"]
-    note = "Relative (Frobenius) difference to a dense mask in float64."
-    result = "every difference is within its tolerance" if not wrong else f"too large: {wrong}"
+    note = "Relative (Frobenius) difference to dense-mask attention in float64."
+    result = "all differences are within their tolerances"
+    if wrong:
+        result = f"the difference is too large for {'; '.join(wrong)}"
     return Outcome(
         state="failed" if wrong else "passed",
-        words=f"Compared with a dense mask in float64, {result}.",
+        words=f"Compared with dense-mask attention in float64, {result}.",
         figures=figures | timed,
-        tables=[Table(title="Attention by segments", head=head, rows=rows, note=note), table],
+        tables=[Table(title="Attention over prefix trees", head=head, rows=rows, note=note), table],
     )
 
 
@@ -153,17 +155,17 @@ def _timed(device: torch.device, dtype: torch.dtype, job: Job) -> tuple[dict[str
     }
     taken = {name: _median_s(layer, given, device) for name, (layer, given) in layers.items()}
     words = {
-        "segments": "segments",
-        "dense": "one dense mask",
+        "segments": "prefix tree in segments",
+        "dense": "prefix tree with one dense mask",
         "padded": "padded rows, causal kernel",
     }
     return {f"attention_{name}_s": value for name, value in taken.items()}, Table(
         title="Attention of one layer, forward and backward",
-        head=["", "time", "against segments"],
+        head=["", "time", "× segments"],
         rows=[[words[n], seconds(s), times(s / taken["segments"])] for n, s in taken.items()],
         note=f"{_word(dtype)}; prompt {work.prompt}, completions up to "
-        f"{work.completion + 1}, {work.group} rollouts per group, {HEADS} heads of {SIZE}. This is "
-        "attention only: all other layers also save the shared prompt.",
+        f"{work.completion + 1}, {work.group} rollouts per group, {HEADS} heads of {SIZE}. "
+        "Attention only: in all other layers, too, a prefix tree computes the shared prompt once.",
     )
 
 

@@ -118,11 +118,11 @@ def _outcome(mode: Mode, made: list[Comparison], served: bool) -> Outcome:
                 head=head if mode == "replay" else head[:-1],
                 rows=rows if mode == "replay" else [row[:-1] for row in rows],
                 note=f"{made[0].dtype}; medians of {made[0].repeats} interleaved steps. × ours: "
-                "median ratio to our time. P/C/G/Q: tokens of prompt and completion, rollouts per "
-                "group, groups. Peak: memory of the trainer's process; on a GPU, memory allocated "
-                "by torch. "
+                "median ratio to Atelier's time. P/C/G/Q: prompt tokens, completion tokens, "
+                "rollouts per group, groups. Peak: peak memory of the trainer's process; on a GPU, "
+                "memory allocated by torch. "
                 + (
-                    "Gradient: relative difference between TRL's and ours, in this precision."
+                    "Gradient: relative difference between the gradients of TRL and Atelier."
                     if mode == "replay"
                     else f"TRL samples with {sampler}, Atelier with "
                     + ("its own vLLM." if served else "its own sampler.")

@@ -49,7 +49,8 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     if not wanted:
         return Outcome(
             state="skipped",
-            words=f"float32 needs {gib(needed)}, but only {gib(free_bytes(device))} are free.",
+            words=f"Gradients in float32 need {gib(needed)} of memory, but only "
+            f"{gib(free_bytes(device))} are free.",
         )
     trees, rows, floors = {}, {}, {}
     for name in wanted:
@@ -66,11 +67,11 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     differences = ", ".join(f"{tiny(value)} in {name}" for name, value in apart.items())
     return Outcome(
         state="failed" if wrong else "passed",
-        words=f"Trees and padded rows differ by {differences}.",
+        words=f"Gradients of prefix-tree and padded batches differ by {differences}.",
         figures={f"gradient_{name}_error": value for name, value in apart.items()},
         tables=[
             Table(
-                title="Gradients of trees",
+                title="Gradients of prefix trees",
                 head=[
                     *("precision", "trees vs. padded rows", "at most", "eager vs. padded rows"),
                     *("trees vs. float32", "padded rows vs. float32"),
@@ -87,11 +88,11 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
                     for name in wanted
                 ],
                 note=f"{GROUPS} groups of {GROUP}, prompt {PROMPT}, completions up to {ANSWER}; "
-                "relative (Frobenius) difference of the adapter's gradients. The rows are computed "
-                "by transformers and PEFT, without Atelier's code. "
-                "Eager attention on the same rows differs by rounding alone. In bfloat16, trees "
-                f"may be {AS_GOOD} times further from float32 than padded rows."
-                + ("" if exact else " There was too little memory for float32."),
+                "relative (Frobenius) difference of the adapter's gradients. Padded rows are "
+                "computed by transformers and PEFT, without Atelier's code. Eager attention on the "
+                "same rows differs by rounding alone. In bfloat16, the error of trees against "
+                f"float32 may be up to {AS_GOOD} times that of padded rows."
+                + ("" if exact else " Not computed in float32: too little memory."),
             )
         ],
     )

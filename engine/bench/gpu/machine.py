@@ -27,7 +27,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
             words="The driver lists a GPU, but torch cannot use it: "
             f"torch {torch.__version__} (CUDA {torch.version.cuda}) finds no device.",
         )
-    say("matrix products and memory")
+    say("measuring matrix products and memory bandwidth")
     figures = {f"peak_{name}_flops": _peak(kind, device) for name, kind in PRODUCTS.items()}
     figures = {name: value for name, value in figures.items() if value}
     figures["bandwidth_bytes_s"] = measure_bandwidth(device)
@@ -35,8 +35,8 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     best = max(figures[name] for name in figures if name.endswith("flops"))
     return Outcome(
         state="passed",
-        words=f"{best / 1e12:.3g} TFLOP/s at most, {figures['bandwidth_bytes_s'] / 1e9:,.0f} GB/s "
-        "read.",
+        words=f"Peak rates: {best / 1e12:.3g} TFLOP/s, "
+        f"{figures['bandwidth_bytes_s'] / 1e9:,.0f} GB/s memory read.",
         figures=figures,
         facts=facts,
         tables=[
@@ -46,7 +46,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
                 head=["", "value", "unit"],
                 rows=_measured(figures),
                 note="Shares below refer to these rates: goodput (also known as MFU) counts only "
-                "necessary work; hardware also counts padding and repeated "
+                "necessary work; hardware utilization also counts padding and repeated "
                 "computation.",
             ),
         ],
@@ -96,16 +96,16 @@ def _cards() -> dict[str, str]:
         for card in read_gpus().cards:
             watts = f"at most {card.power_limit_w:.0f} W" if card.power_limit_w else NONE
             clocks = ", ".join(_clock(card.index, name, kind) for name, kind in CLOCKS.items())
-            facts[f"card {card.index}"] = f"{card.name}, {gib(card.total_bytes)}, {watts}"
-            facts[f"clocks of card {card.index}"] = clocks
+            facts[f"GPU {card.index}"] = f"{card.name}, {gib(card.total_bytes)}, {watts}"
+            facts[f"clocks of GPU {card.index}"] = clocks
         first = read_gpus().cards[0]
     version = torch.backends.cudnn.version()
     about = torch.cuda.get_device_properties(0)
     newest = ".".join(map(str, first.cuda)) if first.cuda else NONE
     return facts | {
-        "driver": f"{first.driver or NONE}, for CUDA up to {newest}",
+        "driver": f"{first.driver or NONE}, supports CUDA up to {newest}",
         "torch": f"{torch.__version__}, built for CUDA {torch.version.cuda}, cuDNN {version}",
-        "computes with": f"{about.multi_processor_count} multiprocessors, capability "
+        "architecture": f"{about.multi_processor_count} multiprocessors, compute capability "
         f"{about.major}.{about.minor}; torch was built for {', '.join(torch.cuda.get_arch_list())}",
         "processor": f"{_name()} · {threads()} threads",
         "system": platform.platform(terse=True),

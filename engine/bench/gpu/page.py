@@ -17,19 +17,20 @@ from engine.bench.gpu.report import (
 SECTIONS: dict[Section, tuple[str, str]] = {
     "machine": ("The machine", ""),
     "exactness": (
-        "Is it exact here?",
-        "A GPU has other kernels and other rounding than a CPU, so exactness is measured again "
-        "here.",
+        "Exactness on this machine",
+        "Kernels and rounding of a GPU differ from those of a CPU, so exactness is measured on "
+        "each machine.",
     ),
     "runs": (
         "Real runs",
         "Each row is a run trained by a real engine process, as with `atelier train`.",
     ),
     "trl": (
-        "Against TRL's GRPOTrainer",
-        "The same weights, prompts and lengths, alternating one step of Atelier and one of TRL.",
+        "Comparison with TRL's GRPOTrainer",
+        "Both use the same weights, prompts and lengths; one step of Atelier and one of TRL "
+        "alternate.",
     ),
-    "cards": ("More than one card", ""),
+    "cards": ("Multiple GPUs", ""),
 }
 MARKS = {"passed": "✓", "failed": "✗", "skipped": "–"}
 DETAIL_LINES = 25
@@ -48,13 +49,13 @@ def _head(report: GpuReport) -> list[str]:
         for state in ("passed", "failed", "skipped")
         if (found := report.of(state))  # type: ignore[arg-type]
     ]
-    where = "GPU check on the processor" if report.on_processor else "GPU check"
+    where = "GPU check on the CPU" if report.on_processor else "GPU check"
     words = [f"# {where} · {report.device}", ""]
     words += [f"**{', '.join(counts)}** in {_duration(report.seconds)}, {_day(report.at)}.", ""]
     if report.on_processor:
         words += [
-            "> GPU checks that ran on the CPU because of `--processor`. They show "
-            "that the checks work, and say nothing about a GPU.",
+            "> These checks ran on the CPU because of `--processor`. They show that the checks "
+            "work, and say nothing about a GPU.",
             "",
         ]
     if report.quick:
@@ -69,14 +70,14 @@ def _failures(report: GpuReport) -> list[str]:
         if check.detail:
             last = check.detail.strip().splitlines()[-DETAIL_LINES:]
             words += ["```", *(line.replace("```", "'''") for line in last), "```", ""]
-    return ["## What failed", "", *words] if words else []
+    return ["## Failed checks", "", *words] if words else []
 
 
 def _highlights(report: GpuReport) -> list[str]:
     rows: list[list[str]] = []
     for check in report.of("passed"):
         rows += _highlight(check)
-    return ["## At a glance", "", *_table(["", "", ""], rows), ""] if rows else []
+    return ["## Summary", "", *_table(["", "", ""], rows), ""] if rows else []
 
 
 def _highlight(check: CheckReport) -> list[list[str]]:
@@ -85,17 +86,17 @@ def _highlight(check: CheckReport) -> list[list[str]]:
         case "machine":
             peak = max(value for name, value in f.items() if name.endswith("_flops"))
             read = f["bandwidth_bytes_s"]
-            return [["peak", f"{peak / 1e12:.3g} TFLOP/s", f"{read / 1e9:,.0f} GB/s read"]]
+            return [["peak", f"{peak / 1e12:.3g} TFLOP/s", f"{read / 1e9:,.0f} GB/s memory read"]]
         case "exactness" if check.name == "gradients":
             cells = [f"{tiny(v)} in {n.split('_')[1]}" for n, v in f.items()]
-            return [["gradient vs. padded rows", *_two(cells)]]
+            return [["gradient difference, trees vs. padded rows", *_two(cells)]]
         case "exactness" if check.name == "logprobs":
             cells = [f"{tiny(v)} nats, {n.split('_')[2]}" for n, v in f.items() if "_max_" in n]
-            return [["sampler vs. trainer, at most", *_two(cells)]]
+            return [["largest log-prob gap, sampler vs. trainer", *_two(cells)]]
         case "runs":
-            held = f" · {gib(f['held_bytes'])} held" if "held_bytes" in f else ""
+            held = f" · {gib(f['held_bytes'])} GPU memory" if "held_bytes" in f else ""
             speed = f"{rate(f['sampled_tokens_per_s'])} tokens/s sampled"
-            return [[check.title, f"{seconds(f['step_s'])} a step", speed + held]]
+            return [[check.title, f"{seconds(f['step_s'])} per step", speed + held]]
         case "trl":
             ratios = [times(v) for n, v in f.items() if n.endswith("trl_best_ratio")]
             return [
@@ -139,7 +140,7 @@ def _section(report: GpuReport, section: Section) -> list[str]:
 
 def _settings(checks: Sequence[CheckReport]) -> list[str]:
     rows = [[f"`{c.name}`", c.facts["settings"]] for c in checks if "settings" in c.facts]
-    head = ["check", "changed settings of the sample"]
+    head = ["check", "settings that differ from the sample project"]
     return ["### Settings of the runs", "", *_table(head, rows), ""]
 
 
@@ -159,7 +160,7 @@ def _skipped(report: GpuReport) -> list[str]:
     if not skipped:
         return []
     rows = [[f"`{check.name}`", check.title, check.words] for check in skipped]
-    head = ["check", "title", "why it was skipped"]
+    head = ["check", "title", "reason"]
     return ["## Skipped checks", "", *_table(head, rows), ""]
 
 
@@ -177,8 +178,8 @@ def _repeat(report: GpuReport) -> list[str]:
         f"Model: {report.model}.",
         *report.notes,
         "",
-        "`--only NAME` repeats one check, `--model PATH` uses another model. `gpu-report.json`, in "
-        "the same folder, has all figures of this page and more.",
+        "`--only NAME` repeats one check, `--model PATH` uses another model. `gpu-report.json` in "
+        "the same folder has the figures of this page, and more.",
     ]
 
 

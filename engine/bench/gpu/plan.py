@@ -44,15 +44,15 @@ def checks() -> list[Check]:
     """All checks, including those that this machine cannot run."""
     return [
         Check("machine", "Speed of the machine", "machine", f"{HERE}.machine:run"),
-        Check("attention", "Attention by segments", "exactness", f"{HERE}.attention:run"),
-        Check("gradients", "Gradients of trees", "exactness", f"{HERE}.gradients:run"),
-        Check("logprobs", "Sampler against trainer", "exactness", f"{HERE}.twins:logprobs"),
-        Check("determinism", "The same update twice", "exactness", f"{HERE}.twins:determinism"),
+        Check("attention", "Attention over prefix trees", "exactness", f"{HERE}.attention:run"),
+        Check("gradients", "Gradients of prefix trees", "exactness", f"{HERE}.gradients:run"),
+        Check("logprobs", "Log-probs: sampler vs. trainer", "exactness", f"{HERE}.twins:logprobs"),
+        Check("determinism", "Repeatability of updates", "exactness", f"{HERE}.twins:determinism"),
         *(_run(name, *backend) for backend in BACKENDS for name in SAMPLES),
         _judged(),
         _trl("replay"),
         _trl("live"),
-        Check("cards", "Two trainers share a batch", "cards", f"{HERE}.ranks:run", cards=2),
+        Check("cards", "Data-parallel training on two GPUs", "cards", f"{HERE}.ranks:run", cards=2),
     ]
 
 
@@ -62,7 +62,7 @@ def _run(name: str, trainer: str, sampler: str, weights: str) -> Check:
     needed += ["bitsandbytes"] if bits else []
     return Check(
         f"{name}-{trainer}-{sampler}{bits}",
-        f"{name}: {trainer} trains{f' {weights}' if bits else ''}, {sampler} samples",
+        f"{name}: trainer {trainer}{f' ({weights})' if bits else ''}, sampler {sampler}",
         "runs",
         f"{HERE}.runs:run",
         {"sample": SAMPLES[name], "trainer": trainer, "sampler": sampler, "weights": weights},
@@ -75,11 +75,11 @@ def _judged() -> Check:
     backend = {"sample": "hello", "trainer": "torch", "sampler": "torch", "weights": "full"}
     needed = ("torch", "transformers", "peft", "openai", "litellm")
     arguments = {**backend, "judged": True}
-    return Check("judge", "hello with a judge", "runs", f"{HERE}.runs:run", arguments, needed)
+    return Check("judge", "hello with an LLM judge", "runs", f"{HERE}.runs:run", arguments, needed)
 
 
 def _trl(mode: str) -> Check:
-    title = "The update, against TRL" if mode == "replay" else "The whole step, against TRL"
+    title = "Update, compared with TRL" if mode == "replay" else "Whole step, compared with TRL"
     needed = ("torch", "transformers", "peft", "trl")
     return Check(f"trl-{mode}", title, "trl", f"{HERE}.contest:run", {"mode": mode}, needed)
 
@@ -106,10 +106,10 @@ def lacks(check: Check, found: Survey, on_processor: bool) -> str:
         return f"This check needs {check.cards} GPUs; CUDA shows {len(found.cards)}."
     compiled = [name for name in check.packages if name in COMPILING]
     if compiled and not found.compiler:
-        return f"{_list(compiled)} compiles kernels, and there is no C compiler: install gcc."
+        return f"{_list(compiled)} compiles kernels, but there is no C compiler: install gcc."
     if compiled and not found.headers:
         return (
-            f"{_list(compiled)} compiles kernels, and Python's header files are missing: install "
+            f"{_list(compiled)} compiles kernels, but Python's header files are missing: install "
             f"python{found.python.rpartition('.')[0]}-dev."
         )
     return ""

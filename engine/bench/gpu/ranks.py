@@ -45,8 +45,8 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
     through = "gloo, on shared cores" if job.on_processor else "NCCL"
     return Outcome(
         state="passed" if apart <= TOLERANCE else "failed",
-        words=f"Gradients over {through} differ by {tiny(apart)} (at most {tiny(TOLERANCE)}); "
-        f"two trainers are {times(faster)} as fast as one.",
+        words=f"Gradients of one and two trainers differ by {tiny(apart)} (limit "
+        f"{tiny(TOLERANCE)}); two trainers are {times(faster)} as fast as one.",
         figures={"shared_gradient_error": apart, "speed_up_ratio": faster},
         tables=[
             Table(
@@ -56,8 +56,9 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
                     ["1", seconds(taken[0]), times(1.0), "–"],
                     [str(COUNT), seconds(taken[1]), times(faster), tiny(apart)],
                 ],
-                note=f"{shape.words} (tokens of prompt and completion, rollouts, groups); over "
-                f"{through}; gradient in float32, time in the precision of a run.",
+                note=f"{shape.words} (prompt tokens, completion tokens, rollouts per group, "
+                f"groups). Gradients are exchanged over {through} and compared in float32; time "
+                "is measured in the precision of a run.",
             )
         ],
     )

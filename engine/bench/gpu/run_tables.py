@@ -32,8 +32,8 @@ def tables(
                     ),
                 ]
             ],
-            note="Medians of all steps but the first, which has its own column. Switch: time in "
-            "which vLLM frees or takes GPU memory; a dash if it never does.",
+            note="Medians of all steps but the first, which has its own column. Switch: time for "
+            "vLLM to free and reclaim GPU memory; a dash if vLLM never frees it.",
         ),
         Table(
             title="Speed",
@@ -62,7 +62,7 @@ def tables(
             title="Exactness and reward",
             head=[
                 *("run", "trainer", "sampler", "largest log-prob gap, nats", "publish gap, nats"),
-                *("reward first", "last"),
+                *("first reward", "last reward"),
             ],
             rows=[
                 [
@@ -87,7 +87,7 @@ def tables(
                 title="GPU memory",
                 head=["run", "peak", "forecast", "peak / forecast"],
                 rows=[[name, *forecast]],
-                note="Sampled from the driver (NVML) ten times a second, without memory in use "
+                note="Sampled from the driver (NVML) ten times per second, minus the memory in use "
                 "before the run; summed over GPUs.",
             )
         )
@@ -98,7 +98,8 @@ def tables(
                 title="The judge",
                 head=["run", "calls", "seconds per call", "rollouts and judging"],
                 rows=[[name, calls, *row(judge_call_s=seconds, rollout_s=seconds)]],
-                note="Groups are judged while others still run; the last column contains both.",
+                note="Groups are judged while others are still sampled, so the last column is the "
+                "time of both.",
             )
         )
     return made

@@ -162,13 +162,14 @@ def _outcome(answer: Path, log: Path, code: int, limit_s: float) -> Outcome:
     if answer.exists():
         return Outcome.model_validate_json(answer.read_text())
     if limit_s:
-        words = f"The check did not finish within {limit_s:.0f} s and was ended."
+        words = f"The check did not finish within {limit_s:.0f} s and was stopped."
     elif code == -signal.SIGKILL:
         words = "The check's process was killed: it probably ran out of memory."
     elif code < 0:
-        words = f"The check's process was ended by {signal.Signals(-code).name}."
+        words = f"The check's process was stopped by {signal.Signals(-code).name}."
     else:
-        words = f"The process exited with {code}: {(text.splitlines() or ['no output'])[-1]}"
+        last = (text.splitlines() or ["no output"])[-1]
+        words = f"The check's process failed (exit {code}): {last}"
     return Outcome(state="failed", words=words, detail=text)
 
 

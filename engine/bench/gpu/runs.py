@@ -57,7 +57,7 @@ async def rollout(scenario, model):
 """
 """Code appended to the sample's agent. It adds noise to rewards, because a model that always gives
 the same answer would have no signal, and nothing would be trained."""
-TIES_NOTE = "Up to 0.001 is added to each reward, so that every group has a signal"
+TIES_NOTE = "Random noise up to 0.001 makes the rewards of every group differ"
 IN_TABLES = ("model.name", "backend.trainer", "backend.sampler", "backend.weights")
 """Settings that the tables already show."""
 RUBRIC = "A good answer says maybe. No is worse, yes is worse still, anything else is worthless.\n"
@@ -99,8 +99,8 @@ async def run(job: Job, say: Callable[[str], None]) -> Outcome:
                 return Outcome(
                     state="skipped",
                     words="No judge was found on this machine: start an OpenAI-compatible "
-                    "server (Ollama, llama.cpp, vLLM) and repeat the check. Paid providers are not "
-                    "used here.",
+                    "server (Ollama, llama.cpp, vLLM) and repeat the check. This check never uses "
+                    "paid providers.",
                 )
             (project / "rubric.md").write_text(RUBRIC)
             overrides |= _judged_by(judge)

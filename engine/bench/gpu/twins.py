@@ -43,17 +43,17 @@ async def logprobs(job: Job, say: Callable[[str], None]) -> Outcome:
     differences = ", ".join(f"{tiny(max(found))} nats in {dtype}" for dtype, found in gaps.items())
     figures = {f"logprob_gap_{dtype}_mean_nats": mean for dtype, mean in means.items()}
     figures |= {f"logprob_gap_{dtype}_max_nats": max(found) for dtype, found in gaps.items()}
-    head = ["precision", "tokens", "mean, nats", "99 %", "largest", "mean at most"]
+    head = ["precision", "tokens", "mean, nats", "99 %", "largest", "limit of mean"]
     return Outcome(
         state="failed" if wrong else "passed",
         words=f"Largest log-prob difference between sampler and trainer: {differences}.",
         figures=figures,
         tables=[
             Table(
-                title="Sampler against trainer",
+                title="Log-prob difference of sampler and trainer",
                 head=head,
                 rows=rows,
-                note="Built-in sampler, after one update; for vLLM see the tables of the runs.",
+                note="Built-in sampler, after one update; for vLLM, see the tables of the runs.",
             )
         ],
     )
@@ -97,11 +97,11 @@ async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
     one, other = ((folder / "adapter" / ADAPTER_FILE).read_bytes() for folder in folders)
     same, apart = one == other, difference(*map(first_gradient, folders))
     card = pick_device().type == "cuda"
-    result = "the same bytes." if same else f"gradients that differ by {tiny(apart)}."
+    result = "identical adapters." if same else f"gradients that differ by {tiny(apart)}."
     if card and not same:
-        result += f" GPU kernels vary the order of sums: up to {tiny(REPEATED)} is allowed."
+        result += f" GPU kernels add in varying order, so up to {tiny(REPEATED)} is allowed."
     return Outcome(
         state="passed" if same or (card and apart <= REPEATED) else "failed",
-        words=f"Two updates on the same trajectories in each of two new processes gave {result}",
+        words=f"The same two updates, made in two separate processes, gave {result}",
         figures={"repeated_update_error": apart},
     )

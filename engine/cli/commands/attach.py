@@ -1,5 +1,5 @@
-"""`attach`: find or start the engine of a workspace and print its address in one line. Called by a
-home machine over SSH."""
+"""`attach`: find or start the engine of a workspace and print its address in one line. Called
+over SSH by the machine of the user (home machine)."""
 
 import argparse
 import asyncio

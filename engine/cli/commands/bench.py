@@ -67,14 +67,14 @@ def render(report: Report) -> str:
                 error = comparison.gradient_error_vs_trl_best
                 parts.append(f"relative difference to TRL's gradient: {error:.1e}")
     for growth in report.growth:
-        parts += ["", f"Growth with {growth.name}", _growth(growth)]
+        parts += ["", f"Scaling with {growth.name}", _growth(growth)]
     if turns := report.multi_turn:
         parts += [
             "",
-            f"Multi-turn: {turns.turns} turns, prompt {turns.prompt}, answers {turns.answer}, "
-            f"observations {turns.observation}, {turns.group} rollouts",
-            f"as one tree {turns.tree_s:.1f} s, as one row per turn {turns.rows_s:.1f} s: "
-            f"{turns.ratio:.1f}×",
+            f"Multi-turn: {turns.turns} turns; tokens: prompt {turns.prompt}, "
+            f"answer {turns.answer}, observation {turns.observation}; {turns.group} rollouts",
+            f"one prefix tree {turns.tree_s:.1f} s, one row per turn {turns.rows_s:.1f} s: "
+            f"{turns.ratio:.1f}× as long",
         ]
     return "\n".join(parts)
 

@@ -61,7 +61,7 @@ def _show(kept: list[KeptCheckpoint], as_json: bool) -> None:
             validation_words(one.validation, one.win_rate),
             f"{one.checkpoint.bytes / 1e6:.0f} MB",
             one.state,
-            ", ".join(one.kept_by) or "deleted with the next checkpoint",
+            ", ".join(one.kept_by) or "deleted after the next checkpoint",
             one.note,
         )
         for one in kept

@@ -23,7 +23,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError.of(
             "compare.count",
             f"{len(arguments.run)} runs were given; 2 to {MOST_COMPARED} can be compared.",
-            "Name the reference first: `atelier compare RUN RUN`.",
+            "Pass the reference run first: `atelier compare RUN RUN`.",
         )
     folders = [find_run_folder(text) for text in arguments.run]
     request = CompareRuns(
@@ -44,13 +44,14 @@ def _show(found: RunComparison, scenarios: int) -> None:
     if found.measure == "win_rate":
         say("Win rates are against each run's own baseline.")
     elif found.at == "best" and max(one.validations for one in found.runs) > 1:
-        say("The best of several validations is likely too high; compare the last with --last.")
+        say("The best of several validations is likely an overestimate.")
+        say("Compare the last validations with --last.")
     names = [one.name for one in found.runs]
     if found.settings:
         say()
         rows = [(one.key, *map(_shown, one.values)) for one in found.settings]
         say(table(("setting", *names), rows))
-    say(f"{found.equal} settings are equal.")
+    say(f"{found.equal} settings are the same in all runs.")
     if scenarios and found.scenarios:
         say()
         say(table(("scenario", *names), [_scores(one) for one in found.scenarios[:scenarios]]))

@@ -39,7 +39,7 @@ async def distill(arguments: argparse.Namespace, overrides: dict[str, Any]) -> i
             if code != FINISHED:
                 return code
         elif not arguments.json:
-            say("Every scenario already has a scored trajectory: no request is needed.")
+            say("Every scenario already has a scored trajectory: nothing was requested.")
         return print_selection(
             await client.demonstrate(summary.id, request.demonstrate), arguments.json
         )
@@ -53,9 +53,9 @@ def request_of(
     if "/" not in arguments.teacher:
         raise ConfigError.of(
             "config.no_teacher",
-            f"{arguments.teacher} is not a model of a provider.",
-            "Write PROVIDER/MODEL, for example openai/gpt-5.4. For your own "
-            "runs, use `atelier demonstrations RUN`.",
+            f"{arguments.teacher} is not an API model.",
+            "Write PROVIDER/MODEL, for example openai/gpt-5.4. For trajectories "
+            "of your own runs, use `atelier demonstrations RUN`.",
         )
     read_rule(arguments.keep)
     source = arguments.scenarios

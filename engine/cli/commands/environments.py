@@ -76,11 +76,11 @@ def _state(one: EnvironmentView, found: EnvironmentList) -> str:
 
 
 def _whose(one: AgentPackages) -> str:
-    """Requirements file for which packages were installed, and whether it still needs them."""
+    """State of an agent's environment: the requirements file it serves, or why it is unused."""
     if not one.requirements:
         return "unused: its installation was interrupted"
     if not one.wanted:
-        return f"unused: {one.requirements} is missing, or lists other packages now"
+        return f"unused: {one.requirements} is missing, or now lists other packages"
     return f"for {one.requirements}"
 
 
@@ -107,7 +107,8 @@ def _carry_out(arguments: argparse.Namespace) -> int:
 
 
 def _named(name: str, action: EnvironmentAction) -> str:
-    """Environment name; for a project folder, that of its agent's packages."""
+    """Name of an environment: `name` itself or, if `name` is a project folder, the environment of
+    its agent's packages. Raises Refused if the agent needs none or the project is untrusted."""
     folder = Path(name).expanduser()
     if not (folder / FILE).is_file():
         return name
@@ -147,11 +148,11 @@ def _print_choice(choice: EngineChoice, as_json: bool) -> int:
         say_json(choice)
     else:
         place = "" if choice.current.built_in else f" in {choice.current.home}"
-        say(f"Selected from the next start on: the {title_of(choice.current.name)}{place}.")
+        say(f"The {title_of(choice.current.name)}{place} will be used from the next start.")
     return 0
 
 
-WHOLE = {"install": "installed in", "verify": "whole, in", "repair": "whole, in"}
+WHOLE = {"install": "installed in", "verify": "complete, in", "repair": "complete, in"}
 ACTIONS = {
     "list": _list,
     "install": _carry_out,

@@ -34,7 +34,7 @@ from engine.protocol.records.runs import Interval, RunSummary
 from engine.protocol.requests.evaluation import SystemPrompt
 from engine.protocol.requests.runs import StartEvaluation
 
-HEAD = ("model", "reward", "", "vs. the first", "", "p", "+/=/−", "latency", "$/1000", "unscored")
+HEAD = ("model", "reward", "", "vs. first model", "", "p", "+/=/−", "latency", "$/1000", "unscored")
 SPLITS = ("train", "validation")
 
 
@@ -125,7 +125,7 @@ def report(result: EvaluationResult) -> str:
         words = f"Tag {tag.tag} ({tag.scenarios} scenarios)"
         parts += [words, table(HEAD, [_row(one) for one in tag.standings])]
     if not result.scored:
-        parts.append("Nothing could be scored. `atelier trajectories` shows why.")
+        parts.append("No rollout could be scored. `atelier trajectories` shows why.")
     return "\n\n".join(parts)
 
 
@@ -143,11 +143,11 @@ class EvaluationWatch(Watch):
     def _words(self, event: Event | UnknownEvent) -> str:
         match event:
             case RunStarted():
-                goes_on = "" if event.resumed_from is None else " goes on"
+                goes_on = "" if event.resumed_from is None else " resumes"
                 names = " · ".join(self._summary.contestants)
                 return f"Evaluation {event.spec.name}{goes_on}: {names}"
             case WorkerRestarted():
-                return f"  ! {event.problem.message} Restarting it ({event.attempt} of 3)."
+                return f"  ! {event.problem.message} Restart {event.attempt} of 3."
             case LogWritten():
                 return f"  {event.text}"
             case RunStopped():
@@ -212,5 +212,5 @@ def _difference(versus: Comparison | None) -> tuple[str, str]:
     if versus.difference is None:
         return "–", versus.word
     found = versus.difference
-    ends = f"[{signed(found.low)}, {signed(found.high)}] of {found.count}"
+    ends = f"[{signed(found.low)}, {signed(found.high)}] n={found.count}"
     return signed(found.mean), f"{ends}: {versus.word}"

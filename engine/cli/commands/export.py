@@ -1,7 +1,7 @@
 """`export`: export a checkpoint for other programs, verified against the trained model.
 
-If an engine has the run open, the command uses that engine, else the run folder. Exit 0: equal or
-close. Exit 1: it differs and was not kept (unless --force), or the export failed.
+If an engine has the run open, the command uses that engine, else the run folder. Exit 0: the export
+equals the trained model or is close. Exit 1: it differs and was deleted, or the export failed.
 """
 
 import argparse
@@ -89,7 +89,7 @@ def _token(arguments: argparse.Namespace) -> str:
         raise ConfigError.of(
             "export.no_token",
             "Uploading needs a Hub token with write access.",
-            "Set HF_TOKEN, or pass it on stdin with --token-stdin.",
+            "Set HF_TOKEN, or pass the token on stdin with --token-stdin.",
         )
     return given.strip()
 
@@ -118,7 +118,7 @@ class _ExportDisplay:
         say(_parity_words(report.parity))
         if not report.path:
             say("The export differs from the trained model and was deleted.")
-            say("To keep it, repeat with --force.")
+            say("To keep such an export, repeat with --force.")
             return
         say(f"\n{report.bytes / 1e6:.1f} MB in {report.path}")
         if report.pushed:
@@ -134,7 +134,7 @@ def _parity_words(parity: ParityReport) -> str:
         rows.append(("weights", f"{weights.outside} of {weights.numbers} differ beyond rounding"))
     if gap := parity.logprobs:
         rows += [
-            ("tokens", f"{gap.tokens} of {gap.sequences} trajectories"),
+            ("compared", f"{gap.tokens} tokens from {gap.sequences} trajectories"),
             ("|Δ log-prob|", f"mean {gap.mean:.2g}, p99 {gap.p99:.2g}, largest {gap.largest:.2g}"),
         ]
     if match := parity.greedy:
@@ -144,6 +144,6 @@ def _parity_words(parity: ParityReport) -> str:
         rows.append(("other", f"changed: {', '.join(changed)}" if changed else "unchanged"))
     words = table((parity.verdict.upper(), f"{parity.format}, {parity.dtype}"), rows)
     if (match := parity.greedy) and (first := match.first):
-        words += f"\nFirst difference, token {first.position} of {first.exported!r}"
+        words += f"\nFirst difference at token {first.position}:\n    exported: {first.exported!r}"
         words += f"\n    trained: {first.reference!r}"
     return "\n".join([words, *parity.failures])

@@ -95,7 +95,7 @@ async def _add(client: EngineClient, arguments: argparse.Namespace) -> int:
         offline=offline,
     )
     await client.add_host(AddHost(spec=spec))
-    say(f"{spec.name} was added. Check it with `atelier hosts check {spec.name}`.")
+    say(f"{spec.name} was added. Check the server: `atelier hosts check {spec.name}`.")
     return 0
 
 
@@ -157,9 +157,7 @@ async def _move(client: EngineClient, arguments: argparse.Namespace) -> int:
     elif step.isdecimal():
         moving = client.fetch_checkpoint(run.id, int(step))
     else:
-        raise Refused.of(
-            "run.no_step", "The checkpoint's step is missing.", f"Write {run.name}@20."
-        )
+        raise Refused.of("run.no_step", "No checkpoint step was given.", f"Write {run.name}@20.")
     progress = Progress()
     async with aclosing(moving) as ticks:
         async for one in ticks:

@@ -65,7 +65,8 @@ async def judge(arguments: argparse.Namespace) -> int:
                     group = await _keep(opened, config, group, verdicts)
                 unscored += _tell(arguments, config, group, verdicts)
             if not arguments.json:
-                say(f"Spent ${ledger.spent:.4f} on this run so far; {unscored} unscored.")
+                spent = f"Spent ${ledger.spent:.4f} on this run so far"
+                say(f"{spent}; {unscored} trajectories unscored.")
     return 1 if unscored else 0
 
 
@@ -112,14 +113,14 @@ def _settings(arguments: argparse.Namespace, spec: RunSpec) -> tuple[JudgeConfig
         raise ConfigError.of(
             "judge.no_model",
             "No judge is set.",
-            "Name one: --judge openai/gpt-5.4, or --judge openai/NAME --base-url http://…/v1.",
+            "Pass one: --judge openai/gpt-5.4, or --judge openai/NAME --base-url http://…/v1.",
             detail=str(error),
         ) from error
     if arguments.rubric:
         return config, load_rubric(Path(arguments.rubric))
     if not spec.rubric:
         raise ConfigError.of(
-            "rubric.none", "This run has no rubric.", "Give one: --rubric rubric.md"
+            "rubric.none", "This run has no rubric.", "Pass one: --rubric rubric.md"
         )
     return config, parse_rubric(spec.rubric)
 

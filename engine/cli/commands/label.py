@@ -60,7 +60,7 @@ def export(folder: Path, arguments: argparse.Namespace) -> int:
 
 
 def list_queue(folder: Path, arguments: argparse.Namespace) -> int:
-    """Print the unlabelled groups of a run, most instructive first, with the reason for each."""
+    """Print the unlabelled groups of a run, most informative first, with the reason for each."""
     query = ReviewQuery(
         reasons=tuple(arguments.reason),
         split=arguments.split,
@@ -73,14 +73,14 @@ def list_queue(folder: Path, arguments: argparse.Namespace) -> int:
         say_json(queue)
         return 0
     if not queue.items:
-        say("No group is left whose label would teach something.")
+        say("No group is left for which a label would be informative.")
         return 0
     rows = [
         (str(one.step), str(one.group + 1), one.title[:40], f"{one.value:.2f}", one.words)
         for one in queue.items
     ]
     say(table(("step", "group", "scenario", "value", "reason"), rows))
-    say(f"{len(rows)} of {queue.total} groups")
+    say(f"{len(rows)} of {queue.total} groups shown")
     return 0
 
 

@@ -62,12 +62,13 @@ def _add(project: Path, arguments: argparse.Namespace) -> int:
     if words:
         values |= {"command": words[0], "args": words[1:]}
     set_server(project, _request(arguments.name, values))
-    say(f"{arguments.name} is in mcp.json. See its tools: atelier mcp tools {project}")
+    say(f"{arguments.name} was added to mcp.json. List its tools: atelier mcp tools {project}")
     return 0
 
 
 def _choose(project: Path, arguments: argparse.Namespace) -> int:
-    """Choose these tools of a server (all without names). Raises Refused for an unknown one."""
+    """Let the model call only the named tools of a server (no names: all). Raises Refused for an
+    unknown server or tool."""
     servers = read_servers(project)
     if arguments.name not in servers:
         raise Refused.of("mcp.unknown", f"There is no MCP server {arguments.name}.")
@@ -90,7 +91,7 @@ def _refuse_unknown(view: ServerView, names: Sequence[str]) -> None:
         raise Refused.of(
             "mcp.no_tool",
             f"{view.name} has no tool {unknown[0]}.",
-            f"Did you mean {near[0]}?" if near else f"It has {', '.join(known) or 'none'}.",
+            f"Did you mean {near[0]}?" if near else f"Its tools: {', '.join(known) or 'none'}.",
         )
 
 
@@ -105,7 +106,7 @@ def _request(name: str, values: dict[str, Any]) -> SetServer:
     except ValueError as error:
         raise ConfigError.of(
             "mcp.bad_name",
-            f"{name} cannot be the name of a server.",
+            f"{name} cannot be the name of an MCP server.",
             "Use letters, digits, - and _.",
         ) from error
 

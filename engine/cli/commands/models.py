@@ -1,4 +1,4 @@
-"""`models list|search|show|pull|delete|path`; only `delete` asks an engine, which knows runs."""
+"""`models list|search|show|pull|delete|path`; only `delete` needs an engine."""
 
 import argparse
 import asyncio
@@ -46,7 +46,7 @@ def _list(arguments: argparse.Namespace) -> int:
 
 def _where(model: LocalModel) -> str:
     if model.path is None:
-        return f"to download, {_amount(model.download_bytes)}"
+        return f"not downloaded ({_amount(model.download_bytes)})"
     return f"{model.path} ({model.problem.message})" if model.problem else model.path
 
 
@@ -69,7 +69,7 @@ def _search(arguments: argparse.Namespace) -> int:
         for model in models
     ]
     head = ("name", "parameters", "weights", "licence", "", "downloads", "")
-    say(table(head, rows) if rows else "No model with safetensors matches.")
+    say(table(head, rows) if rows else "No model in safetensors format matches.")
     return 0
 
 
@@ -166,9 +166,9 @@ def _delete(arguments: argparse.Namespace) -> int:
     async def delete() -> None:
         async with engine_for(arguments.workspace) as client:
             done = await client.delete_model(arguments.name)
-        say(f"{done.name} was deleted; {_amount(done.freed_bytes)} are free now.")
+        say(f"{done.name} was deleted; {_amount(done.freed_bytes)} were freed.")
         if done.runs:
-            say(f"{done.runs} runs need it again to be resumed.")
+            say(f"To resume {done.runs} runs that used it, download it again.")
 
     asyncio.run(delete())
     return 0

@@ -41,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         say("Stopped. Run the same command to resume.")
         return 1
-    say(f"Made {folder}. Train it: atelier train {arguments.folder}")
+    say(f"Created {folder}. Train the project: atelier train {arguments.folder}")
     return 0
 
 
@@ -98,8 +98,8 @@ def _wanted(folder: Path, arguments: argparse.Namespace) -> DescribeTask:
         raise ConfigError(
             Problem(
                 code="authoring.no_model",
-                message="No model that writes is set.",
-                hint="Name a model: --model openai/gpt-5.4.",
+                message="No model is set to draft the project.",
+                hint="Pass a model: --model openai/gpt-5.4.",
             )
         )
     try:
@@ -147,11 +147,11 @@ async def _watch(ticks: object, wanted: DescribeTask, as_json: bool) -> DraftTic
 def _tell(folder: Path, last: DraftTicked, typed: str) -> None:
     splits = Counter(one.split for one in last.draft.scenarios)
     grades = Counter(one.difficulty or 0 for one in last.draft.scenarios)
-    levels = ", ".join(f"{grades[n]} of {n or 'no'}" for n in sorted(grades))
+    levels = ", ".join(f"{n or 'none'}: {grades[n]}" for n in sorted(grades))
     counts = f"{splits['train']} training scenarios, {splits['validation']} for validation"
     say(f"{last.draft.title}: {counts}.")
-    say(f"By difficulty: {levels}. Spent ${last.spent_usd:.4f}.")
+    say(f"Scenarios by difficulty: {levels}. Spent ${last.spent_usd:.4f}.")
     for why, count in last.left_out.items():
-        say(f"Left out: {count} {why}.")
+        say(f"Scenarios left out ({why}): {count}.")
     say(f"Created {folder}. Read system.md, rubric.md and scenarios/, then measure the base model:")
     say(f"  atelier train {typed} --baseline --set train.validation_attempts=4")

@@ -7,7 +7,7 @@ from engine.cli.terminal import figure, say, say_json, sparkline, table
 from engine.protocol.records.curves import CurveQuery, ScenarioCurve
 
 ORDERS = {"hardest": "difficulty", "improved": "gain", "forgotten": "lost", "spread": "spread"}
-"""Order by name → column."""
+"""Values of --sort → sort key of the query."""
 POINTS = 16
 
 
@@ -24,7 +24,7 @@ def run(arguments: argparse.Namespace) -> int:
         for item in page.items:
             say_json(item)
         return 0
-    say(f"{page.total} scenarios, {len(page.items)} shown; solved is a reward ≥ {page.solved_at:g}")
+    say(f"{page.total} scenarios, {len(page.items)} shown; solved: reward ≥ {page.solved_at:g}")
     heads = ("scenario", "visits", "mean", "early", "late", "gain", "spread", "last step", "")
     say(table(heads, [(*_cells(item), item.title) for item in page.items]))
     return 0

@@ -16,7 +16,7 @@ from engine.storage.project import load_config
 from engine.training.sft.preview import view
 
 UNMEASURED_EVERY = 10
-"""Updates between two progress lines without held-out demonstrations."""
+"""Updates between two progress lines of a run that has no held-out demonstrations."""
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,8 +58,8 @@ def data_of(arguments: argparse.Namespace, project: Path) -> dict[str, Any]:
     if arguments.host:
         raise ConfigError.of(
             "config.data_outside",
-            f"{file.name} is outside the project, and {arguments.host} gets only the project.",
-            "Copy it into the project folder.",
+            f"{file.name} is outside the project; only the project is sent to {arguments.host}.",
+            "Copy the file into the project folder.",
             where=str(file),
         )
     return {"sft.data": str(file)}
@@ -89,8 +89,8 @@ class SftWatch(Watch):
         match event:
             case RunStarted(resumed_from=None):
                 plan = event.spec.supervised
-                train = f"\n  trains on {_amount(plan.train)}" if plan else ""
-                held = f"\n  holds out {_amount(plan.held_out)}" if plan else ""
+                train = f"\n  training: {_amount(plan.train)}" if plan else ""
+                held = f"\n  held out: {_amount(plan.held_out)}" if plan else ""
                 return f"{super()._words(event)}{train}{held}"
             case StepFinished():
                 return self._update(event)

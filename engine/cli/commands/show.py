@@ -46,7 +46,7 @@ def _find(reader: RunReader, name: str) -> Trajectory:
 
 def lines_of(one: Trajectory, verdicts: list[Verdict]) -> Iterator[str]:
     """Readable lines of a trajectory and its verdicts."""
-    yield f"{one.id} · {one.split} step {one.step}, group {one.group + 1}, {one.index + 1}"
+    yield f"{one.id} · {one.split} step {one.step}, group {one.group + 1}, rollout {one.index + 1}"
     yield f"scenario   {one.scenario_id}: {one.title}"
     yield f"reward     {_reward(one)}"
     if one.problem:

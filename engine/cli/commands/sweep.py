@@ -34,7 +34,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read_sweep_overrides(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Settings of the command line, with those of `[sweep]`. Raises ConfigError."""
+    """Settings by dotted key from `--set`, `--vary` and the other sweep options. Raises ConfigError
+    for an invalid value."""
     overrides = read_overrides(arguments)
     for name in OPTIONS:
         if (value := getattr(arguments, name)) is not None:
@@ -50,7 +51,7 @@ def read_sweep_overrides(arguments: argparse.Namespace) -> dict[str, Any]:
         except ValueError as error:
             raise ConfigError.of(
                 "usage",
-                f"--vary {item} names no values.",
+                f"--vary {item} has no valid list or range of values.",
                 "Write a list or a range: train.lr=[1e-5,1e-4] or train.lr={low=1e-5,high=1e-3}.",
             ) from error
     return overrides

@@ -73,7 +73,7 @@ def _export(reader: RunReader, arguments: argparse.Namespace) -> None:
         raise StoreError.of(
             "export.not_written",
             f"The trajectories could not be written: {error.strerror or error}.",
-            "Choose a file in a folder that exists and has room.",
+            "Choose a file in an existing folder with free disk space.",
             where=arguments.jsonl,
         ) from error
     say(f"{len(ids)} trajectories written to {arguments.jsonl}")

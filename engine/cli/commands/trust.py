@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
             trust_project(project)
             say(f"{project} is trusted: its agent may run and its judges may be called.")
     elif arguments.confirm_file or not arguments.confirm_address:
-        raise ConfigError.of("usage", "No project is named.", "Write `atelier trust PROJECT`.")
+        raise ConfigError.of("usage", "No project was given.", "Run `atelier trust PROJECT`.")
     return 0
 
 
@@ -54,7 +54,7 @@ def settle_trust(arguments: argparse.Namespace) -> None:
 def _ask_about(folder: Path) -> None:
     if not is_trusted(folder):
         warn(f"{folder} was created elsewhere, or was never run here.")
-        if not _agreed("Trust this project? Its agent, servers and packages run as your user."):
+        if not _agreed("Trust this project? Its agent, MCP servers and packages run as your user."):
             raise Refused.of("project.untrusted", "Nothing was run and nothing was sent.")
         trust_project(folder)
     for problem in _unconfirmed(folder):
@@ -97,7 +97,7 @@ def _confirm_pair(pair: str) -> None:
     provider, equals, address = pair.partition("=")
     try:
         if not (provider and equals):
-            raise ValueError("has no provider before =")
+            raise ValueError("there is no provider before =")
         confirm_address(provider, address)
     except ValueError as error:
         raise ConfigError.of(

@@ -4,11 +4,11 @@ import argparse
 
 ACTIONS = {
     "list": "all added servers",
-    "known": "aliases of your SSH configuration that were not added yet",
+    "known": "aliases in your SSH configuration that are not added yet",
     "add": "add a server to the list; nothing is sent anywhere",
-    "check": "connect and survey the server; nothing is changed there",
+    "check": "connect and inspect the server; nothing is changed there",
     "install": "install this version of the engine; older ones are kept",
-    "rollback": "use the previous engine again",
+    "rollback": "go back to the previous version of the engine",
     "stop": "stop the server's engine; its runs can be resumed",
     "disconnect": "disconnect; remote runs continue",
     "fetch": "download a checkpoint of a remote run",
@@ -29,7 +29,7 @@ def train_there(parser: argparse.ArgumentParser) -> None:
         "--lend-keys",
         action="store_true",
         help="with --host: lend the judges' API keys to the server, in memory, for this run; "
-        "otherwise this machine calls the judges, and the run waits while it is offline",
+        "otherwise this machine calls the judges, and the run waits while this machine is offline",
     )
 
 
@@ -61,15 +61,22 @@ def _spec(parser: argparse.ArgumentParser) -> None:
         default="asyncssh",
         help="`system` uses the installed ssh, for hardware keys and Kerberos",
     )
-    parser.add_argument("--folder", default="", help="where to install (~/.atelier-engine)")
     parser.add_argument(
-        "--engine", choices=["auto", "engine-cpu", "engine-gpu"], default="auto", help="engine"
+        "--folder",
+        default="",
+        help="folder on the server to install in (default ~/.atelier-engine)",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=["auto", "engine-cpu", "engine-gpu"],
+        default="auto",
+        help="engine to install",
     )
     parser.add_argument(
         "--offline",
         choices=["auto", "yes", "no"],
         default="auto",
-        help="whether packages are uploaded through SSH",
+        help="whether the server is offline, so that packages are uploaded through SSH",
     )
 
 

@@ -40,7 +40,7 @@ def _label(parser: argparse.ArgumentParser) -> None:
         ("import", "store the labels of a JSON Lines file; known labels are skipped"),
         ("undo", "undo the newest label"),
         ("redo", "redo the last undone label"),
-        ("annotators", "list who labelled the run, and how far they agree"),
+        ("annotators", "list annotators of the run and how often they agree"),
         ("done", "end the review that the run waits for"),
     ):
         one = actions.add_parser(action, help=words)
@@ -51,7 +51,9 @@ def _label(parser: argparse.ArgumentParser) -> None:
             one.add_argument("--all", action="store_true", help="include labels that were undone")
         workspace(one)
         as_json(one)
-    queue = actions.add_parser("queue", help="list the groups whose label teaches most")
+    queue = actions.add_parser(
+        "queue", help="list the groups for which a label is most informative"
+    )
     queue.add_argument("run", help="name, id or folder of a run")
     queue.add_argument("--limit", type=positive, default=20, help="number of groups (default 20)")
     queue.add_argument(
@@ -59,14 +61,14 @@ def _label(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         choices=REASONS,
-        help="count only this reason; repeatable (default: all)",
+        help="rank by this reason only; repeatable (default: all reasons)",
     )
     queue.add_argument("--split", choices=["train", "validation"], default="train")
     queue.add_argument(
         "--annotator",
         default="",
         metavar="NAME",
-        help="groups that only others have labelled, to measure agreement among annotators",
+        help="list groups that only other annotators labelled, to measure agreement",
     )
     as_json(queue)
 

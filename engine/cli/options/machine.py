@@ -25,10 +25,12 @@ def _environments(parser: argparse.ArgumentParser) -> None:
         one = actions.add_parser(action, help=words, description=f"{words[0].upper()}{words[1:]}.")
         if action not in ("list", "rollback"):
             one.add_argument(
-                "name", help="environment (see `list`), or a project for the packages of its agent"
+                "name", help="environment (see `list`), or a project (environment of its agent)"
             )
         if action == "install":
-            one.add_argument("--use", action="store_true", help="then use this engine")
+            one.add_argument(
+                "--use", action="store_true", help="after installing, select this engine"
+            )
         if action in ("install", "repair"):
             trust(one)
         as_json(one)
@@ -91,7 +93,7 @@ COMMANDS = {
         "list, install, repair or remove Python environments; choose the engine",
         _environments,
     ),
-    "bench": ("benchmark training and sampling, optionally beside TRL", _bench),
+    "bench": ("benchmark training and sampling, optionally against TRL", _bench),
     "doctor": ("check this machine: Python, disk, memory, GPU", as_json),
 }
 """Commands of this group: name → (help, function that adds its options)."""

@@ -27,16 +27,18 @@ def _models(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(
         required=True, metavar="ACTION", parser_class=Parser, dest="action"
     )
-    listing = actions.add_parser("list", help="models on this machine with their size, starters")
+    listing = actions.add_parser(
+        "list", help="models on this machine with their sizes, and starter models"
+    )
     as_json(listing)
     search = actions.add_parser("search", help="search the Hugging Face hub")
     search.add_argument("words", nargs="+", metavar="WORDS")
     as_json(search)
-    show = actions.add_parser("show", help="facts of a model, and whether it fits this machine")
+    show = actions.add_parser("show", help="details of a model, and whether it fits this machine")
     show.add_argument("name", help="starter name, Hugging Face id or folder")
     show.add_argument("--project", default="", help="project folder whose settings are used")
     as_json(show)
-    pull = actions.add_parser("pull", help="download a model; resumes an interrupted one")
+    pull = actions.add_parser("pull", help="download a model; resumes an interrupted download")
     pull.add_argument("name", help="starter name, Hugging Face id or folder")
     delete = actions.add_parser("delete", help="delete a model from this machine's caches")
     delete.add_argument("name")
@@ -68,12 +70,21 @@ def _export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shard-mb", type=positive, default=5000, help="MB per weight file (default 5000)"
     )
-    parser.add_argument("--force", action="store_true", help="keep the export even if it differs")
     parser.add_argument(
-        "--push", default="", metavar="ORG/NAME", help="upload it to the Hugging Face Hub, private"
+        "--force",
+        action="store_true",
+        help="keep the export even if it differs from the trained model",
     )
     parser.add_argument(
-        "--token-stdin", action="store_true", help="read the Hub token from stdin, not HF_TOKEN"
+        "--push",
+        default="",
+        metavar="ORG/NAME",
+        help="upload the export to the Hugging Face Hub; a new repository is private",
+    )
+    parser.add_argument(
+        "--token-stdin",
+        action="store_true",
+        help="read the Hub token from stdin instead of HF_TOKEN",
     )
     workspace(parser)
     as_json(parser)
@@ -82,12 +93,12 @@ def _export(parser: argparse.ArgumentParser) -> None:
 def _serve_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="folder of a merged or adapter export")
     parser.add_argument("--port", type=int, default=8000, help="port on localhost (default 8000)")
-    parser.add_argument("--base", help="base model folder, if the adapter does not name one")
+    parser.add_argument("--base", help="base model folder, if the adapter does not specify one")
     parser.add_argument("--api-key", help="bearer token that clients must send")
     parser.add_argument(
         "--dtype",
         choices=["auto", "float32", "bfloat16"],
-        help="precision of the computation (default: that of the parity check)",
+        help="precision of the computation (default: precision of the parity check)",
     )
     parser.add_argument("--context", type=positive, help="maximum tokens of prompt plus completion")
 

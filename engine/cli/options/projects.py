@@ -19,29 +19,34 @@ from engine.cli.options.hosts import train_there
 def _new(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="folder to create the project in")
     parser.add_argument("--sample", help="copy this sample (hello, …)")
-    written = parser.add_argument_group("a project that an LLM writes")
+    written = parser.add_argument_group("a project drafted by an LLM")
     written.add_argument(
         "--describe",
         metavar="TEXT",
         help="paragraph that describes the task, or @FILE; system prompt, rubric and scenarios are "
         "written from it",
     )
-    written.add_argument("--model", help="model that writes, in LiteLLM syntax (openai/gpt-5.4)")
+    written.add_argument(
+        "--model", help="model that drafts the project, in LiteLLM syntax (openai/gpt-5.4)"
+    )
     written.add_argument("--base-url", help="URL of an OpenAI-compatible server, for openai/…")
     written.add_argument(
-        "--count", type=positive, default=60, help="scenarios, a fifth for validation (default 60)"
+        "--count",
+        type=positive,
+        default=60,
+        help="number of scenarios, a fifth of them for validation (default 60)",
     )
     money(written, budget=1.0)
     written.add_argument(
-        "--enough", action="store_true", help="create the project from what is written so far"
+        "--enough", action="store_true", help="create the project from the scenarios drafted so far"
     )
     written.add_argument(
         "--mcp",
         metavar="FILE",
         help="mcp.json with the agent's MCP servers; scenarios will need their tools",
     )
-    written.add_argument("--judge", help="judge model (default: the model that writes)")
-    written.add_argument("--learner", default="", help="base model (default: the starter)")
+    written.add_argument("--judge", help="judge model (default: the model that drafts)")
+    written.add_argument("--learner", default="", help="base model (default: the starter model)")
     trust(parser)
     as_json(parser)
 
@@ -127,7 +132,7 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
         ("list", "MCP servers of mcp.json"),
         ("tools", "start each server and list its tools; x marks those the model can call"),
         ("add", "add a server: NAME -- COMMAND ARGUMENTS, or NAME --url URL"),
-        ("choose", "let the model call only these tools (none named: all)"),
+        ("choose", "let the model call only these tools (all if none are given)"),
         ("remove", "remove a server"),
     ):
         one = actions.add_parser(action, help=words, description=f"{words[0].upper()}{words[1:]}.")
@@ -151,7 +156,7 @@ def _trust(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="let the project read this file outside its folder; repeatable, trusts nothing else",
+        help="let the project read this file outside its folder, and nothing more; repeatable",
     )
 
 

@@ -15,13 +15,15 @@ def _run(parser: argparse.ArgumentParser) -> None:
 def _runs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
     parser.add_argument("--tag", help="only runs with this tag")
-    parser.add_argument("--search", default="", help="words in name, tags, note or settings")
-    parser.add_argument("--archived", action="store_true", help="the archived runs instead")
+    parser.add_argument(
+        "--search", default="", help="only runs with these words in name, tags, note, settings"
+    )
+    parser.add_argument("--archived", action="store_true", help="list archived runs instead")
     parser.add_argument(
         "--sort",
         choices=SORTS,
         default="started",
-        help="order of the rows (default started); pinned runs come first",
+        help="sort order of the rows (default started); pinned runs come first",
     )
     parser.add_argument(
         "--limit", type=positive, default=1000, help="maximum number of rows (default 1000)"
@@ -33,10 +35,10 @@ def _note(parser: argparse.ArgumentParser) -> None:
     _run(parser)
     parser.add_argument("--tag", action="append", default=[], help="add a tag; repeatable")
     parser.add_argument("--untag", action="append", default=[], help="remove a tag; repeatable")
-    parser.add_argument("--text", dest="note", help="replace the note; empty removes it")
+    parser.add_argument("--text", dest="note", help="replace the note; an empty text removes it")
     pin = parser.add_mutually_exclusive_group()
     pin.add_argument("--pin", dest="pinned", action="store_true", default=None, help="list first")
-    pin.add_argument("--unpin", dest="pinned", action="store_false", help="list in order again")
+    pin.add_argument("--unpin", dest="pinned", action="store_false", help="no longer list first")
     shelf = parser.add_mutually_exclusive_group()
     shelf.add_argument(
         "--archive", dest="archived", action="store_true", default=None, help="hide from lists"
@@ -95,8 +97,8 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--jsonl",
         metavar="FILE",
-        help="write all matches to FILE (- for standard output), one JSON object a line, "
-        "without a limit",
+        help="write all matches to FILE (- for standard output), one JSON object per line; "
+        "--limit does not apply",
     )
     parser.add_argument(
         "--tokens", action="store_true", help="with --jsonl: include token ids and log-probs"
@@ -166,7 +168,7 @@ COMMANDS = {
     "checkpoints": ("list, pin, unpin or delete the checkpoints of a run", _checkpoints),
     "track": ("send a run to experiment trackers (W&B, MLflow …)", _track),
     "import": ("import trajectories from JSONL, Parquet or an .art folder", _import),
-    "repair": ("restore a run up to the damage; damaged files are kept", _repair),
+    "repair": ("restore a run as far as its data is readable; damaged files are kept", _repair),
     "remove": ("delete a run with its checkpoints", _remove),
 }
 """Commands of this group: name → (help, function that adds its options)."""

@@ -23,7 +23,7 @@ def _sft(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check",
         action="store_true",
-        help="do not train; count the demonstrations and list invalid lines",
+        help="only count the demonstrations and list invalid lines; do not train",
     )
     train_there(parser)
     workspace(parser)
@@ -37,7 +37,7 @@ def _keep(parser: argparse.ArgumentParser) -> None:
         default="best",
         metavar="RULE",
         help="trajectories to keep: best (of each scenario; default), best:0.5 (if its reward is "
-        "at least 0.5), all, above:0.8; never unscored ones",
+        "at least 0.5), all, above:0.8; unscored trajectories are never kept",
     )
     parser.add_argument(
         "--out",
@@ -71,7 +71,9 @@ def _distill(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scenarios", default="train", metavar="FILE", help="train (default), or a JSON Lines file"
     )
-    parser.add_argument("--attempts", type=positive, default=1, help="rollouts per scenario (1)")
+    parser.add_argument(
+        "--attempts", type=positive, default=1, help="rollouts per scenario (default 1)"
+    )
     _keep(parser)
     money(parser)
     parser.add_argument("--base-url", help="URL of an OpenAI-compatible server, for openai/…")

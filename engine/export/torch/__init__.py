@@ -1,4 +1,4 @@
 """Processes that build an export and read it back, with torch.
 
-Started as processes; imported by no room of the engine process.
+Each runs as a process of its own; the engine process never imports this package.
 """

@@ -57,7 +57,7 @@ class TensorNames:
         """Return the GGUF name of a weight. Raises ModelError if there is none."""
         found: str | None = self._map.get_name(name, try_suffixes=(".weight", ".bias"))
         if found is None:
-            raise _refusal(f"GGUF does not support its weight {name}")
+            raise _refusal(f"GGUF has no tensor name for its weight {name}")
         return found
 
     def heads(self, name: str) -> int:
@@ -73,7 +73,7 @@ def kind_of(config: PreTrainedConfig) -> Kind:
     """Return the GGUF kind of an architecture. Raises ModelError if it is not supported."""
     name = (config.architectures or ["?"])[0]
     if name not in ARCHITECTURES:
-        raise _refusal(f"{name} is not one of {', '.join(ARCHITECTURES)}")
+        raise _refusal(f"its architecture {name} is not one of {', '.join(ARCHITECTURES)}")
     return ARCHITECTURES[name]
 
 
@@ -135,7 +135,8 @@ class GgufWeights:
 
 
 def permuted(rows: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
-    """Reorder rows: [heads · (first halves, second halves), …] → [heads · (adjacent pairs), …]."""
+    """Reorder query or key rows for the original rotary layout: in each head, rows i and i + half,
+    which rotate together, become adjacent."""
     if not heads:
         return rows
     halves = rows.reshape(heads, 2, len(rows) // heads // 2, *rows.shape[1:])
@@ -179,7 +180,7 @@ def _add_shape(writer: GGUFWriter, config: PreTrainedConfig, dtype: str, title: 
     writer.add_rope_freq_base(rope.get("rope_theta", 10_000.0))
     scaling = rope.get("rope_type", "default")
     if scaling not in ("default", "llama3"):
-        raise _refusal(f"its positions are scaled by {scaling}")
+        raise _refusal(f"its RoPE scaling {scaling} is not supported")
 
 
 def _head_size(config: PreTrainedConfig) -> int:
@@ -213,7 +214,7 @@ def _encode(rows: NDArray[np.float32], kind: GGMLQuantizationType, name: str) ->
         raise ModelError.of(
             "export.overflow",
             f"{name} has a value that does not fit into float16.",
-            "Use bfloat16 or float32.",
+            "Export in bfloat16 or float32.",
         )
     return np.ascontiguousarray(encoded)
 
@@ -222,6 +223,6 @@ def _refusal(why: str) -> ModelError:
     return ModelError.of(
         "export.gguf_architecture",
         f"This model cannot be written as GGUF here: {why}.",
-        "Export it merged, or point ATELIER_LLAMA_CPP at a llama.cpp checkout with "
+        "Export the model merged, or set ATELIER_LLAMA_CPP to a llama.cpp checkout with "
         "convert_hf_to_gguf.py.",
     )

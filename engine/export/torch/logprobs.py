@@ -24,7 +24,7 @@ TOP = 5
 """Number of top tokens stored per greedy position."""
 BATCH_TOKENS = 4096
 ROOM = 1.25
-"""Required memory, as a factor of the weights."""
+"""Required memory, as a multiple of the size of the weights."""
 
 
 class Passage(BaseModel):
@@ -158,7 +158,8 @@ def greedy_continuations(
 
 
 def _batches(lengths: list[int], more: int) -> Iterator[list[int]]:
-    """Yield batches of rows by length, up to BATCH_TOKENS each; rows of length 0 separately."""
+    """Yield batches of row indexes, shortest rows first, of up to BATCH_TOKENS padded tokens each;
+    `more` is added to each length. Rows of length 0 get a batch of their own."""
     batch: list[int] = []
     for row in sorted(range(len(lengths)), key=lambda row: lengths[row]):
         full = (lengths[row] + more) * (len(batch) + 1) > BATCH_TOKENS
@@ -171,7 +172,8 @@ def _batches(lengths: list[int], more: int) -> Iterator[list[int]]:
 
 
 def _padded(rows: list[list[int]], left: bool, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return padded tokens and mask, each [B, T]."""
+    """Return tokens padded with 0 (on the left if `left`, else on the right) and the mask of real
+    tokens, each [B, T]."""
     longest = max(map(len, rows))
     tokens_BT = torch.zeros(len(rows), longest, dtype=torch.long)
     mask_BT = torch.zeros_like(tokens_BT)

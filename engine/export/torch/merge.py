@@ -74,10 +74,10 @@ def read_adapter(folder: Path) -> dict[str, Factors]:
         if name.endswith(".lora_A.weight"):
             layer = name.removesuffix(".lora_A.weight")
             if (up := tensors.get(f"{layer}.lora_B.weight")) is None:
-                raise _unusual(f"{layer} has A but no B", folder)
+                raise _unusual(f"{layer} has a matrix A but no B", folder)
             found[f"{layer.removeprefix(PREFIX)}.weight"] = Factors(down, up, scale)
     if 2 * len(found) != len(tensors):
-        raise _unusual("it has weights besides A and B", folder)
+        raise _unusual("it has weights other than A and B", folder)
     return found
 
 
@@ -88,7 +88,7 @@ def merged(base: BaseWeights, adapter: dict[str, Factors]) -> Iterator[tuple[str
         raise ModelError.of(
             "export.names",
             f"The adapter changes {strange[0]}, which does not exist in the base model's files.",
-            "Export it as an adapter; merging is not supported for this architecture.",
+            "Export the adapter unmerged; merging is not supported for this architecture.",
             where=base.folder.name,
         )
     for name in base.names:
@@ -115,7 +115,7 @@ def _unusual(what: str, folder: Path) -> ModelError:
     return ModelError.of(
         "export.unusual_adapter",
         f"This adapter is not plain LoRA: {what}.",
-        "Merge it with the program that made it.",
+        "Merge the adapter with the program that made it.",
         where=str(folder),
     )
 
@@ -128,7 +128,7 @@ def cast(weight: Tensor, dtype: torch.dtype, name: str) -> Tensor:
         raise ModelError.of(
             "export.overflow",
             f"{name} has a value that does not fit into {words}.",
-            "Use bfloat16 or float32.",
+            "Export in bfloat16 or float32.",
         )
     return rounded
 

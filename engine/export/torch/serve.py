@@ -1,4 +1,5 @@
-"""Export process: `python -m engine.export.torch.serve LINE LIFE`.
+"""Export process: `python -m engine.export.torch.serve LINE LIFE`. The arguments are file
+descriptors: the socket for requests, and a pipe that closes when the engine ends.
 
 One process writes the export and evaluates the trained model; another one reads the files back.
 Requests are handled one after another. To cancel a request, kill the process.
@@ -218,7 +219,7 @@ def push(folder: Path, name: str, token: str) -> str:
         raise Refused.of(
             "export.not_pushed",
             f"The Hub refused the upload: {_words(error, token)}",
-            "The export is kept. Check the name, and that the token has write access.",
+            "The export is kept. Check the repository name and the write access of the token.",
         ) from None
     return f"{hub.endpoint}/{name}"
 

@@ -118,5 +118,5 @@ def _unknown(why: str) -> ModelError:
     return ModelError.of(
         "export.gguf_tokenizer",
         f"This model cannot be written as GGUF here: {why}.",
-        "Point ATELIER_LLAMA_CPP at a llama.cpp checkout: its converter supports more models.",
+        "Set ATELIER_LLAMA_CPP to a llama.cpp checkout: its converter supports more models.",
     )

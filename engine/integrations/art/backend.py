@@ -5,7 +5,8 @@
     ...
     await backend.train(model, groups, learning_rate=1e-5)
 
-What the script logs with `model.log` is written by ART where it always was, and told to the engine.
+What the script logs with `model.log` is written by ART to its usual files, and also sent to the
+engine.
 """
 
 import atexit
@@ -136,8 +137,8 @@ class AtelierBackend:
         raise ConfigError.of(
             "art.no_sft",
             "AtelierBackend does not train on demonstrations.",
-            "Warm up a project with train.warmup and export it, then name the exported folder as "
-            "base_model.",
+            "Train the demonstrations in a project with train.warmup, export the result, and set "
+            "base_model to the exported folder.",
         )
         yield {}
 

@@ -144,7 +144,8 @@ class Link:
         line.opened += 1
 
     async def _again(self, key: str, seen: int) -> None:
-        """Reopen a run, unless another call has done so after `seen` openings."""
+        """Reopen the run with this key, unless another call has reopened it since its count of
+        openings was `seen`."""
         line = self.lines[key]
         async with line.lock:
             if line.opened != seen:
@@ -160,7 +161,8 @@ class Link:
                     await asyncio.sleep(attempt)
 
     async def _forget_dead(self) -> None:
-        """Drop the dead engine, so that the next call finds or starts one."""
+        """Drop the connection if its engine no longer runs, so that the next call finds or starts
+        one."""
         if self._client:
             endpoint = await find(self.workspace)
             if endpoint is None or endpoint.port != self._client.port:
@@ -197,8 +199,9 @@ NEEDED = ("apsw", "starlette", "uvicorn", "psutil")
 
 
 def engine_python(given: str | None) -> str | None:
-    """Python that starts an engine: `given`, or that of an environment variable, of the chosen
-    engine or of the checkout; None if this Python can. Raises LaunchError if none exists."""
+    """Python that starts an engine: `given`, or else that of the environment variable; None if the
+    running Python can do it; or else that of the selected engine or of the checkout. Raises
+    LaunchError if none exists."""
     if named := given or os.environ.get(VARIABLE):
         return named
     if all(find_spec(name) for name in NEEDED):
@@ -212,7 +215,7 @@ def engine_python(given: str | None) -> str | None:
     raise LaunchError.of(
         "engine.no_python",
         "This script's Python cannot run an engine, and no other Python was found.",
-        f"Set up Atelier with `python3 packaging/bootstrap.py setup`, or name the Python of an "
-        f"engine: AtelierBackend(python=…) or {VARIABLE}.",
+        f"Set up Atelier with `python3 packaging/bootstrap.py setup`, or set the Python of an "
+        f"engine with AtelierBackend(python=…) or {VARIABLE}.",
         where=str(own),
     )

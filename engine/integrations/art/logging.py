@@ -53,7 +53,8 @@ def forward_logs(model: Any, tell: Tell) -> None:
             await tell(model, row_split, row_step, groups if place == 0 else [], finite)
 
     written: ContextVar[list[Row]] = ContextVar("written")
-    """Rows written by the current call of `log`; a script may have several at once."""
+    """Rows that the current call of `model.log` has written; a context variable, since a script may
+    run several calls at once."""
     # pydantic lets nobody set what is no field; ART sets its own private state in the same way
     object.__setattr__(model, "_log_metrics", log_metrics)
     object.__setattr__(model, "log", log)
@@ -74,7 +75,8 @@ def last_row(file: str) -> dict[str, float]:
 
 
 OURS_TO_SAY = ("loss/", "throughput/", "data/step_trainer_tokens", "time/step_trainer_s")
-"""Prefixes of metrics that a backend measures. ART computes the others from the trajectories."""
+"""Prefixes of ART's metric names that the backend has to supply. ART computes the others from the
+trajectories."""
 GRADIENT_STEPS = "data/step_num_gradient_steps"
 OWN = "atelier"
 """Namespace for metrics without a counterpart in ART."""

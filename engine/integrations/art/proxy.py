@@ -14,7 +14,8 @@ from engine.protocol.problems import AtelierError
 GatewayOf = Callable[[str], Awaitable[tuple[str, int] | None]]
 """Returns address and number of openings of the gateway for a key; None if unknown."""
 Again = Callable[[str, int], Awaitable[None]]
-"""Reopens the gateway of a key, unless done since. Raises AtelierError on failure."""
+"""Reopens the run of a key, unless its number of openings exceeds the given one by now. Raises
+AtelierError on failure."""
 
 TRIES = 5
 LARGEST = 2**28
@@ -23,7 +24,7 @@ KEPT = ("content-type", "authorization", "accept")
 
 
 class Unanswered(Exception):
-    """The engine did not answer, or does not know the key."""
+    """Error of a forwarded request: the engine did not answer, or does not know the key."""
 
 
 class Relay:
@@ -66,7 +67,7 @@ class Relay:
         for _ in range(TRIES):
             found = await self._gateway_of(key)
             if found is None:
-                return _refusal(401, "outside.no_key", "This key does not belong to any model.")
+                return _refusal(401, "outside.no_key", "This API key does not belong to any model.")
             address, opened = found
             try:
                 return await self._answer(request, address, body)
@@ -75,7 +76,7 @@ class Relay:
                     await self._again(key, opened)
                 except AtelierError as error:
                     return _refusal(400, error.problem.code, str(error))
-        return _refusal(400, "engine.unreachable", f"The engine ended {TRIES} times in a row.")
+        return _refusal(400, "engine.unreachable", f"The engine exited {TRIES} times in a row.")
 
     async def _answer(self, request: Any, address: str, body: bytes) -> Any:
         """Forward a request. Raises Unanswered as long as no part of the response was forwarded."""

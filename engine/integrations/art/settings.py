@@ -30,13 +30,14 @@ TAKEN = {
 """(section, key) of `_internal_config` → dotted key of project.toml."""
 
 LEAVE_OUT = "Leave it out."
-WEIGHTS = 'Leave it out; AtelierBackend(settings={"backend.weights": "4bit"}) quantises on a GPU.'
-TEMPLATE = "Save the model with the chat template that it should have, and name that folder."
-PLAIN_LORA = "Leave it out: the adapter is plain LoRA on all linear layers."
+WEIGHTS = 'Leave it out; to quantise, use AtelierBackend(settings={"backend.weights": "4bit"}).'
+DTYPE = 'Leave it out; to set it, use AtelierBackend(settings={"model.dtype": "float32"}).'
+TEMPLATE = "Save the model with the chat template that you want, and set base_model to its folder."
+PLAIN_LORA = "Leave it out: Atelier trains a plain LoRA adapter on all linear layers."
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 DECAY = (
-    "Leave it out: ART 0.5.18 ignores it and sets 0.1 before every RL step, as Atelier does; "
-    'AtelierBackend(settings={"train.algorithm.weight_decay": …}) changes it.'
+    "Leave it out: ART 0.5.18 ignores it and uses 0.1 in every RL step, as Atelier does; to change "
+    'it, use AtelierBackend(settings={"train.algorithm.weight_decay": …}).'
 )
 
 REFUSED: dict[tuple[str, str], Refusal] = {
@@ -45,25 +46,37 @@ REFUSED: dict[tuple[str, str], Refusal] = {
     ("", "chat_template_kwargs"): Refusal(TEMPLATE, ({},)),
     ("", "chat_template_tool_schema_format"): Refusal(TEMPLATE, ("default",)),
     ("", "chat_template_content_format"): Refusal(TEMPLATE, ("auto",)),
-    ("init_args", "dtype"): Refusal(
-        'Leave it out; AtelierBackend(settings={"model.dtype": "float32"}) chooses.', (None,)
-    ),
+    ("init_args", "dtype"): Refusal(DTYPE, (None,)),
     ("init_args", "load_in_8bit"): Refusal(WEIGHTS, (False,)),
-    ("init_args", "full_finetuning"): Refusal("Only an adapter is trained.", (False,)),
-    ("init_args", "rope_scaling"): Refusal("Save the model with its scaling.", (None,)),
-    ("init_args", "trust_remote_code"): Refusal("Model code is never run.", (False,)),
-    ("init_args", "resize_model_vocab"): Refusal("Save the model resized.", (None,)),
-    ("init_args", "revision"): Refusal("Set base_model to the folder of that revision.", (None,)),
-    ("engine_args", "model"): Refusal("Name the model as base_model."),
-    ("engine_args", "tokenizer"): Refusal("Save model and tokenizer in one folder.", (None,)),
-    ("engine_args", "dtype"): Refusal(
-        'Leave it out; AtelierBackend(settings={"model.dtype": "float32"}) chooses.', ("auto",)
+    ("init_args", "full_finetuning"): Refusal(
+        "Leave it out: Atelier trains only an adapter.", (False,)
     ),
+    ("init_args", "rope_scaling"): Refusal(
+        "Save the model with this scaling in its config.", (None,)
+    ),
+    ("init_args", "trust_remote_code"): Refusal(
+        "Leave it out: Atelier never runs a model's own code.", (False,)
+    ),
+    ("init_args", "resize_model_vocab"): Refusal(
+        "Save the model with the resized vocabulary.", (None,)
+    ),
+    ("init_args", "revision"): Refusal("Set base_model to the folder of that revision.", (None,)),
+    ("engine_args", "model"): Refusal("Set base_model to this model."),
+    ("engine_args", "tokenizer"): Refusal(
+        "Save the model and its tokenizer in one folder.", (None,)
+    ),
+    ("engine_args", "dtype"): Refusal(DTYPE, ("auto",)),
     ("engine_args", "quantization"): Refusal(WEIGHTS, (None,)),
-    ("engine_args", "rope_scaling"): Refusal("Save the model with its scaling.", (None,)),
-    ("engine_args", "hf_overrides"): Refusal("Save the model with these settings.", (None, {})),
-    ("engine_args", "trust_remote_code"): Refusal("Model code is never run.", (False,)),
-    ("engine_args", "revision"): Refusal("Use its folder as base_model.", (None,)),
+    ("engine_args", "rope_scaling"): Refusal(
+        "Save the model with this scaling in its config.", (None,)
+    ),
+    ("engine_args", "hf_overrides"): Refusal(
+        "Save the model with these settings in its config.", (None, {})
+    ),
+    ("engine_args", "trust_remote_code"): Refusal(
+        "Leave it out: Atelier never runs a model's own code.", (False,)
+    ),
+    ("engine_args", "revision"): Refusal("Set base_model to the folder of that revision.", (None,)),
     ("engine_args", "generation_config"): Refusal(
         "Set sampling parameters in each request.", ("vllm",)
     ),
@@ -74,20 +87,28 @@ REFUSED: dict[tuple[str, str], Refusal] = {
     ("peft_args", "bias"): Refusal(PLAIN_LORA, ("none",)),
     ("peft_args", "layers_to_transform"): Refusal(PLAIN_LORA, (None,)),
     ("peft_args", "layers_pattern"): Refusal(PLAIN_LORA, (None,)),
-    ("peft_args", "use_rslora"): Refusal("Set lora_alpha to lora_alpha · √r.", (False,)),
+    ("peft_args", "use_rslora"): Refusal("Leave it out, and multiply lora_alpha by √r.", (False,)),
     ("peft_args", "modules_to_save"): Refusal(PLAIN_LORA, (None, [])),
     ("peft_args", "init_lora_weights"): Refusal(PLAIN_LORA, (True,)),
     ("peft_args", "loftq_config"): Refusal(PLAIN_LORA, (None, {})),
     ("trainer_args", "weight_decay"): Refusal(DECAY, (0.1,)),
-    ("trainer_args", "adam_beta1"): Refusal("AdamW (0.9, 0.99) is used.", (0.9,)),
-    ("trainer_args", "adam_beta2"): Refusal("AdamW (0.9, 0.99) is used.", (0.99,)),
-    ("trainer_args", "adam_epsilon"): Refusal("AdamW has epsilon 1e-8.", (1e-8,)),
+    ("trainer_args", "adam_beta1"): Refusal(
+        "Leave it out: Atelier uses AdamW with betas (0.9, 0.99).", (0.9,)
+    ),
+    ("trainer_args", "adam_beta2"): Refusal(
+        "Leave it out: Atelier uses AdamW with betas (0.9, 0.99).", (0.99,)
+    ),
+    ("trainer_args", "adam_epsilon"): Refusal(
+        "Leave it out: Atelier uses AdamW with epsilon 1e-8.", (1e-8,)
+    ),
     ("trainer_args", "optim"): Refusal(
-        "AdamW is used, with moments in float32.",
+        "Leave it out: Atelier uses AdamW with float32 moments.",
         ("paged_adamw_8bit", "adamw_8bit", "adamw_bnb_8bit", "adamw_torch", "adamw_torch_fused",
          "paged_adamw_32bit"),
     ),
-    ("trainer_args", "gradient_accumulation_steps"): Refusal("A step is one update.", (1,)),
+    ("trainer_args", "gradient_accumulation_steps"): Refusal(
+        "Leave it out: Atelier makes one optimizer update per step.", (1,)
+    ),
     ("trainer_args", "neftune_noise_alpha"): Refusal(LEAVE_OUT, (None,)),
 }  # fmt: skip
 
@@ -124,7 +145,7 @@ def settings_of(
         else:
             for key, value in named.items():
                 _sort(section, key, value, model.base_model, settings, notes)
-    notes += [f"The client's {name} have no effect in Atelier." for name in client_config or {}]
+    notes += [f"The client option {name} has no effect in Atelier." for name in client_config or {}]
     return settings, notes
 
 
@@ -137,7 +158,7 @@ def _sort(
         settings[name] = value
     elif (section, key) == ("init_args", "model_name"):
         if value != base_model:
-            raise _refused(place, value, "Name the model as base_model.")
+            raise _refused(place, value, "Set base_model to this model.")
     elif (section, key) == ("peft_args", "target_modules"):
         if not isinstance(value, list | tuple) or set(value) != set(LINEAR):
             raise _refused(place, value, PLAIN_LORA)

@@ -55,8 +55,8 @@ class TrainArguments:
 
 
 INSTEAD = {
-    "loss_fn_config": "Leave it out; ART's LocalBackend does not support it either.",
-    "adam_params": "Leave it out; ART's LocalBackend also uses AdamW (0.9, 0.99).",
+    "loss_fn_config": "Leave it out; ART's LocalBackend does not support loss_fn_config either.",
+    "adam_params": "Leave it out; Atelier and ART's LocalBackend use AdamW (0.9, 0.99).",
     "kl_penalty_reference_step": "Leave it out: the KL penalty is relative to the base model.",
     "kl_ref_adapter_path": "Leave it out: the KL penalty is relative to the base model.",
     "advantage_balance": "Leave it at 0; `train.algorithm` has other advantage settings.",
@@ -64,7 +64,7 @@ INSTEAD = {
     "max_negative_advantage_importance_sampling_weight": "Use epsilon_high to bound the ratio.",
     "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" clips tokens outside epsilon.',
     "kimi_k2_tau": "Leave it out; kl_penalty_coef keeps the policy near the base model.",
-    "allow_training_without_logprobs": "Leave it out: every choice of Atelier has log-probs.",
+    "allow_training_without_logprobs": "Leave it out: every choice from Atelier has log-probs.",
     "scale_learning_rate_by_reward_std_dev": "Scale learning_rate in the script.",
     "num_trajectories_learning_rate_multiplier_power": "Scale learning_rate in the script.",
 }
@@ -72,8 +72,8 @@ INSTEAD = {
 
 NO_MATTER = {
     "plot_tensors": "the Trajectories page shows every token with its advantage.",
-    "logprob_calculation_chunk_size": "the setting train.batch_tokens bounds the memory.",
-    "packed_sequence_length": "nothing is padded; train.batch_tokens bounds the memory.",
+    "logprob_calculation_chunk_size": "the setting train.batch_tokens limits the memory.",
+    "packed_sequence_length": "nothing is padded; train.batch_tokens limits the memory.",
 }
 """Arguments that only affect execution, with the reason to omit them."""
 

@@ -18,10 +18,11 @@ from engine.protocol.records.runs import Split, Trajectory
 
 ATTEMPTS = "trajectories"
 DEEPEST = 4
-"""Maximum depth of the model folder: .art, project, `models`, model."""
+"""Maximum depth at which a model folder is searched below the given folder:
+.art/PROJECT/models/MODEL."""
 SUFFIXES = (".parquet", ".jsonl")
 KNOWN: dict[str, Split] = {"train": "train", "val": "validation", "validation": "validation"}
-HINT = "Name the folder of a model: .art/PROJECT/models/NAME."
+HINT = "Pass the folder of a model: .art/PROJECT/models/NAME."
 
 
 class ArtFile(NamedTuple):
@@ -40,13 +41,15 @@ def open_art(folder: Path, model: str = "") -> Source:
     home = find_art_model(folder, model)
     files, notes = _files(home)
     if not files:
-        raise empty_source(home / ATTEMPTS, "ART writes trajectories there while it trains.")
+        raise empty_source(
+            home / ATTEMPTS, "ART writes trajectories to this folder while it trains."
+        )
     last = max((file.step for file in files if file.split == "train"), default=0)
     return Source(home.name, last, lambda: _lots(files), notes)
 
 
 def open_art_file(file: Path) -> Source:
-    """Return a source for one Parquet file, as one training step."""
+    """Return a source for one Parquet file, whose groups become one training step."""
     step = int(file.stem) if file.stem.isdecimal() else 1
     return Source(file.stem, step, lambda: _lots([ArtFile(step, "train", "", file)]))
 
@@ -64,12 +67,12 @@ def find_art_model(folder: Path, model: str = "") -> Path:
             "import.no_model", "There are no ART trajectories in this folder.", HINT, str(folder)
         )
     if not wanted:
-        words = f"There is no model {model} in this folder; it holds {names}."
+        words = f"This folder has no model {model}; it contains {names}."
         raise ConfigError.of("import.no_model", words, HINT, str(folder))
     raise ConfigError.of(
         "import.which_model",
-        f"This folder holds {len(homes)} models: {names}.",
-        "Import one model: use its folder, or --model NAME.",
+        f"This folder contains {len(homes)} models: {names}.",
+        "Import one of them: pass its folder, or --model NAME.",
         where=str(folder),
     )
 
@@ -81,16 +84,16 @@ def _files(home: Path) -> tuple[list[ArtFile], tuple[str, ...]]:
     for path in sorted((home / ATTEMPTS).glob("*/*")):
         split = path.parent.name
         if not path.resolve().is_relative_to(home.resolve()):
-            notes.append(f"{split}/{path.name} was left out: it is a link to another folder.")
+            notes.append(f"{split}/{path.name} was skipped: it is a link to another folder.")
             continue
         if path.suffix not in SUFFIXES or not path.stem.isdecimal():
-            notes.append(f"{split}/{path.name} was left out: its name is not a step number.")
+            notes.append(f"{split}/{path.name} was skipped: its name is not a step number.")
             continue
         known = KNOWN.get(split)
         prefix = "" if known else f"{split}/"
         file = ArtFile(int(path.stem), known or "validation", prefix, path)
         if other := found.get((split, file.step)):  # ART has migrated it: Parquet comes last
-            notes.append(f"{split}/{other.path.name} was left out: {path.name} has the same step.")
+            notes.append(f"{split}/{other.path.name} was skipped: {path.name} has the same step.")
         found[split, file.step] = file
     return sorted(found.values(), key=lambda f: (f.step, f.split, f.prefix)), tuple(notes)
 

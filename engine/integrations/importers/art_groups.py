@@ -52,7 +52,7 @@ def bad_row(what: str, where: str, error: Exception) -> ConfigError:
     return ConfigError.of(
         f"attempts.wrong_{what}",
         f"This {what} is not an ART trajectory.",
-        "Copy the folder again. If ART wrote it like this, please report it.",
+        f"Copy the folder again. If ART itself wrote this {what}, report this error.",
         where=where,
         detail=f"{type(error).__name__}: {error}"[:500],
     )
@@ -67,7 +67,7 @@ def _of_line(line: str, where: str) -> ArtGroup:
     try:
         data = load_json(line)
         attempts = [
-            ArtAttempt(f"{where}, attempt {number}", _object(one))
+            ArtAttempt(f"{where}, trajectory {number}", _object(one))
             for number, one in enumerate(data["trajectories"], 1)
         ]
     except WRONG as error:
@@ -79,7 +79,7 @@ def _of_row(row: Row) -> tuple[int, dict[str, Any], dict[str, Any] | None]:
     """Return group number, group data, and the trajectory (None for an empty group)."""
     version = row.get("format_version")
     if version not in (None, 2):
-        raise ValueError(f"version {version} of the format is unknown")
+        raise ValueError(f"format version {version} is unknown")
     number = row["group_index"]
     if not isinstance(number, int):
         raise ValueError("group_index is not a number")

@@ -1,4 +1,4 @@
-"""Conversion of messages of other tools. Invalid values raise one of `WRONG`."""
+"""Conversion of chat messages from files of other tools. Invalid values raise one of `WRONG`."""
 
 import json
 import math
@@ -22,7 +22,8 @@ class Conversation(NamedTuple):
 
 
 def message_of(data: dict[str, Any]) -> Message:
-    """Message from one in the OpenAI format; content parts are joined as text, none is empty."""
+    """Convert a message from the OpenAI format. Content parts are joined as text; missing content
+    becomes an empty string."""
     content = data.get("content") or ""
     if isinstance(content, list):
         content = "".join(_part(part) for part in content)
@@ -31,7 +32,8 @@ def message_of(data: dict[str, Any]) -> Message:
 
 
 def conversation(items: list[dict[str, Any]]) -> Conversation:
-    """Conversation from messages, and choices of chat completions, in order."""
+    """Build a conversation from a list that mixes messages and choices of chat completions, in
+    order."""
     messages, truncated, tokens = [], False, 0
     for item in items:
         if "finish_reason" in item:
@@ -58,7 +60,7 @@ def conversations_of_calls(
     call."""
     foreign = [name for name in ("responses", "messages") if exchanges.get(name)]
     if foreign:
-        raise ValueError(f"calls captured over the API of {foreign[0]} cannot be read yet")
+        raise ValueError(f"model calls captured with the {foreign[0]} API cannot be read yet")
     calls = [(one["end_time"], _chat(one)) for one in exchanges.get("chat_completions") or []]
     calls += [(one["end_time"], _text(one)) for one in exchanges.get("completions") or []]
     calls.sort(key=lambda call: str(call[0]))
@@ -111,7 +113,7 @@ WRONG = (ValueError, TypeError, KeyError, AttributeError, IndexError, RecursionE
 
 UNREWARDED = Problem(
     code="judge.unrewarded",
-    message="The source has no reward for this trajectory.",
+    message="The imported file has no reward for this trajectory.",
     hint="Label the trajectory to set a reward.",
 )
 """Problem of trajectories without reward. They can still be judged and labelled."""
@@ -128,7 +130,8 @@ class TrajectoryBatch(NamedTuple):
 
 
 class Source(NamedTuple):
-    """Source of trajectories. `lots` reads lazily; close its iterator."""
+    """Source of trajectories. `lots()` returns an iterator that reads batch by batch and must be
+    closed."""
 
     name: str
     last: int
@@ -166,7 +169,8 @@ def figures_of(metrics: Mapping[str, Any]) -> tuple[dict[str, float], int]:
 
 
 def as_scored(one: Trajectory) -> Trajectory:
-    """Return the trajectory as final: without a reward it gets the problem UNREWARDED."""
+    """Return the trajectory as one that waits for no judge; without a reward it gets the problem
+    UNREWARDED."""
     problem = one.problem or (UNREWARDED if one.reward is None else None)
     return one.model_copy(update={"awaits_judge": False, "problem": problem})
 
@@ -180,4 +184,6 @@ def as_awaiting_judge(one: Trajectory) -> Trajectory:
 
 def empty_source(where: Path, hint: str) -> ConfigError:
     """Error for a readable source `where` without trajectories; `hint` says what to do."""
-    return ConfigError.of("attempts.none", "The file has no trajectories.", hint, where=str(where))
+    return ConfigError.of(
+        "attempts.none", "This file or folder has no trajectories.", hint, where=str(where)
+    )

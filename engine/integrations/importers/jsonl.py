@@ -34,7 +34,8 @@ FORM = 'Write one {"messages": [...]} per line.'
 
 
 def open_jsonl(file: Path) -> Source:
-    """Return a source for one file, as one training step. Reading raises ConfigError."""
+    """Return a source for one file, whose groups become one training step. Invalid lines raise
+    ConfigError when they are read."""
 
     def lots() -> Iterator[TrajectoryBatch]:
         groups = [[_of_a_run(one) for one in group] for group in read_attempts(file)]
@@ -44,7 +45,8 @@ def open_jsonl(file: Path) -> Source:
 
 
 def read_attempts(file: Path) -> list[list[Trajectory]]:
-    """Return groups in order of their first line. Raises ConfigError with the invalid line."""
+    """Read a file's trajectories as groups, in the order of each group's first line. Raises
+    ConfigError with the first invalid line."""
     groups: dict[str, list[Trajectory]] = {}
     numbers: dict[str, int] = {}
     for number, line in read_lines(file):

@@ -44,13 +44,13 @@ class ParquetReader:
         self._errors.close()
 
     def rows(self, file: Path) -> Iterator[tuple[int, Row]]:
-        """Yield row numbers from 1 and rows; exhaust it before the next file. Raises ConfigError if
-        the file is not Parquet, or of an unknown version of ART's format."""
+        """Yield row numbers from 1 and rows; read all of them before the next file. Raises
+        ConfigError if the file is not Parquet, or of an unknown version of ART's format."""
         if not file.is_file() or "\n" in str(file):  # a pipe would be waited for
             raise ConfigError.of(
                 "attempts.no_parquet",
                 "This is not a regular file.",
-                "Name a Parquet file, or the folder of a model.",
+                "Pass a Parquet file, or the folder of a model.",
                 where=str(file),
             )
         process = self._started()
@@ -83,7 +83,7 @@ class ParquetReader:
             raise ConfigError.of(
                 "attempts.row_too_long",
                 f"A row of this file is longer than {MOST_ROW_CHARS >> 20} million characters.",
-                "Copy the file again; ART does not write such rows.",
+                "Copy the file again; ART does not write such long rows.",
                 where=str(file),
             )
         if not line:
@@ -91,7 +91,7 @@ class ParquetReader:
             raise ParquetReaderDied.of(
                 "import.reader_died",
                 "The process that reads Parquet ended unexpectedly.",
-                "Try again. If it fails each time, the file does not fit in memory.",
+                "Try again. If it fails every time, the file does not fit in memory.",
                 where=str(file),
                 detail=self._errors.read().decode(errors="replace")[-4000:],
             )
@@ -112,6 +112,6 @@ def _check_version(version: str | None, file: Path) -> None:
         raise ConfigError.of(
             "attempts.newer",
             f"This file has version {version} of ART's format; versions 1 and 2 are supported.",
-            "Update Atelier, or export with an older ART.",
+            "Update Atelier, or write the file with an older ART.",
             where=str(file),
         )

@@ -89,8 +89,8 @@ class Import:
         self._validations: dict[int, Interval | None] = {}
 
     async def store(self, source: Source) -> int:
-        """Store a source's batches (training steps and validations), with begin and end of the run;
-        returns the number of batches."""
+        """Store a source's batches (training steps and validations), and the events that begin and
+        end a run; returns the number of batches."""
         start_s, count = time.monotonic(), 0
         await self._writer.say(RunStarted(spec=self._spec))
         for note in source.notes:
@@ -181,14 +181,14 @@ def open_source(path: Path, model: str = "") -> Source:
         raise ConfigError.of(
             "import.no_source",
             "This file or folder does not exist.",
-            "Name a JSONL file of chat messages, or an .art folder.",
+            "Pass a JSONL file of chat messages, or an .art folder.",
             where=str(path),
         )
     if not path.is_file() or "\n" in str(path):
         raise ConfigError.of(
             "import.no_file",
             "This is neither a folder nor a regular file.",
-            "Name a JSONL file of chat messages, or an .art folder; save the output of a pipe to "
+            "Pass a JSONL file of chat messages, or an .art folder; save the output of a pipe to "
             "a file first.",
             where=str(path),
         )

@@ -22,7 +22,7 @@ from engine.storage.checkpoints.checkpoint import FULL
 KEPT_UPDATES = 4
 MOST_TOKENS = 20_000_000
 LEAST_SPENT = 1_000_000
-"""Number of deleted tokens (about 30 MB) from which the file may be compacted."""
+"""Minimum number of deleted tokens (about 30 MB) before the file is compacted."""
 
 
 class Completion(BaseModel):
@@ -104,11 +104,12 @@ class CompletionIndex:
         return found.completion if found else None
 
     def after(self, messages_digest: str) -> Completion | None:
-        """Newest completion after which the conversation has this digest; None without one."""
+        """Newest completion whose conversation, the completion included, has this digest; None if
+        there is none."""
         return self.get(self._by_words.get(messages_digest, ""))
 
     def sampled_as(self, tokens: Sequence[str], logprobs: Sequence[float]) -> Completion | None:
-        """Return the completion with these tokens (`token_id:N`) and log-probs, or None."""
+        """Return the completion with these tokens (written `token_id:N`) and log-probs, or None."""
         return self.get(self._by_sampling.get(fingerprint(tokens, logprobs), ""))
 
     def whole(self, one: Completion) -> CompletionWithHistory:
@@ -237,7 +238,8 @@ def write_lines(file: Path, completions: Iterable[Completion]) -> None:
 
 
 def digest(before: str, message: str) -> str:
-    """Hash of the messages up to and with this one; `before` is the hash of the earlier ones."""
+    """Hash of a conversation up to `message`, included; `before` is the hash of the earlier
+    messages."""
     return hashlib.blake2b(f"{before}\0{message}".encode(), digest_size=16).hexdigest()
 
 

@@ -47,8 +47,8 @@ def project_for(workspace: Path, request: OpenOutside) -> Path:
     if load_config(folder).agent.source != "outside":
         raise Refused.of(
             "outside.project_taken",
-            f"{folder.name} is a project with its own agent.",
-            "Pass another project to the model, or another workspace to the backend.",
+            f"The project {folder.name} has its own agent, so no script can train in it.",
+            "Give the model another project name, or the backend another workspace.",
             where=str(folder),
         )
     return folder
@@ -61,15 +61,15 @@ def known_run(project: Path, model: str) -> tuple[Path, RunSpec] | None:
 
 
 def spec_for(project: Path, request: OpenOutside, versions: dict[str, str]) -> RunSpec:
-    """Spec of a new run for a script; `versions` are those of packages. Raises ConfigError for a
-    wrong setting, ModelError."""
+    """Spec of a new run for a script; `versions` maps packages to versions. Raises ConfigError for
+    an invalid setting, ModelError if the base model cannot be used."""
     name = base_model(request.base_model)
     path = find_model(name)
     config = load_config(project, {"model.name": name, **request.settings})
     if config.judge.enabled:
         raise ConfigError.of(
             "outside.judge",
-            "A script computes its own rewards; the project's judge is not used.",
+            "The project enables the judge, but a script computes its own rewards.",
             "Set judge.enabled to false, and judge stored groups on the Judge page.",
             where=str(project / FILE),
         )
@@ -87,13 +87,15 @@ def spec_for(project: Path, request: OpenOutside, versions: dict[str, str]) -> R
 
 
 def differences(spec: RunSpec, request: OpenOutside, project: Path) -> list[str]:
-    """Sentences on settings that a script requests but its existing run (`spec`) does not have; the
-    run keeps its own. Raises Refused if the base model differs."""
+    """Return a sentence for each setting that a script requests with another value than its
+    existing run (`spec`) has; the run keeps its own value. Raises Refused if the base model
+    differs."""
     name = base_model(request.base_model)
     if name != spec.config.model.name:
         raise Refused.of(
             "outside.other_base",
-            f"{spec.name} was started with {spec.config.model.name}, but {name} is requested.",
+            f"The run {spec.name} was started with the base model {spec.config.model.name}, "
+            f"not {name}.",
             "Give the model another name to start a new run.",
         )
     wanted = load_config(project, {"model.name": name, **request.settings})
@@ -101,12 +103,13 @@ def differences(spec: RunSpec, request: OpenOutside, project: Path) -> list[str]
     for key in request.settings:
         was, now = _value(spec, key), _value(spec.model_copy(update={"config": wanted}), key)
         if was != now:
-            sentences.append(f"{key} stays {was}, as when {spec.name} started.")
+            sentences.append(f"{key} stays {was}, the value that the run {spec.name} started with.")
     return sentences
 
 
 def base_model(name: str) -> str:
-    """Return the local name of a model: the starter model has another name on the Hub."""
+    """Return the name of a model on this machine: a starter model that is named by its Hub id gets
+    its starter name, unless the Hub's version is here."""
     starter = next((one for one in STARTERS if one.hub_id == name), None)
     if starter is None:
         return name
@@ -122,7 +125,9 @@ def folder_name(project: str) -> str:
     name = re.sub(r"[^\w.-]+", "-", project).strip(".-")
     if not name:
         raise ConfigError.of(
-            "outside.no_name", f"{project!r} is not a valid folder name.", "Use letters or digits."
+            "outside.no_name",
+            f"{project!r} is not a valid folder name.",
+            "Use a project name with letters or digits.",
         )
     return name
 

@@ -173,6 +173,6 @@ class ScriptSessions:
             )
         raise RolloutError.of(
             "outside.other_model",
-            f"This key belongs to {self.name}, not to {model}.",
+            f"This API key belongs to {self.name}, not to {model}.",
             "Use model.get_inference_name().",
         )

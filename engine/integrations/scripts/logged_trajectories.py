@@ -118,7 +118,7 @@ def _figures(request: LogOutside) -> MetricsLogged:
 
 
 def by_scenario(groups: list[list[Trajectory]], first: int) -> list[list[Trajectory]]:
-    """Split groups by scenario and number them from `first`: ART groups any trajectories."""
+    """Split groups by scenario and number them from `first`: an ART group may mix scenarios."""
     found: list[list[Trajectory]] = []
     for siblings in groups:
         for scenario in dict.fromkeys(one.scenario_id for one in siblings):

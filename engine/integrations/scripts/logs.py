@@ -12,26 +12,27 @@ from engine.runtime.files import append_lines
 
 
 class StartedLog(Value):
-    """A log whose groups are being stored, or have been."""
+    """Call of `model.log` by the script, recorded before its groups are stored."""
 
     key: str
     step: int
     first: int
-    """Number of its first group."""
+    """Number of the call's first group within the step."""
     groups: int
     after: int
     """`seq` of the last event before those of the log."""
 
 
 class Logs:
-    """File of the logs of a run. Use it in one event loop."""
+    """File that records the `model.log` calls of a run's script. Use it in one event loop."""
 
     def __init__(self, file: Path) -> None:
         """Load the file if it exists. Raises StoreError if it is damaged."""
         self._file = file
         self._logs: dict[str, StartedLog] = {}
         self.lock = asyncio.Lock()
-        """Held while storing a log: two at once would use the same group numbers."""
+        """Held while the groups of a call are stored: two calls at once would use the same group
+        numbers."""
         self._load()
 
     def get(self, key: str) -> StartedLog | None:
@@ -65,7 +66,8 @@ class Logs:
             raise StoreError.of(
                 "outside.damaged",
                 "The trajectories logged by the script cannot be read.",
-                "Remove the file; a waiting script may store some trajectories twice.",
+                "Remove the file; a script that is still logging may then store some trajectories "
+                "twice.",
                 where=str(self._file),
                 detail=str(error)[:1000],
             ) from error

@@ -32,11 +32,11 @@ from engine.training.step.rollouts import staleness
 from engine.training.step.update import learn
 from engine.training.step.update_groups import close_batch, planned_groups
 
-WAITING = "the script makes its rollouts"
+WAITING = "waiting for the script's rollouts"
 
 
 class ScriptLeft(Exception):
-    """The script has finished or ended."""
+    """Raised in the training loop when the script has closed its run or its process has ended."""
 
 
 async def train(run: Run, policy: Policy, chat: ChatFormat, session: ScriptSession) -> None:
@@ -64,7 +64,7 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, session: ScriptSessi
                 step = await train_submission(run, policy, session, submission, clock, history)
         except StopRequested:
             await save_checkpoint(run, policy, step, history.get(step, {}))
-            await run.say(RunStopped(step=step, reason="You stopped it after this step."))
+            await run.say(RunStopped(step=step, reason="You stopped the run after this step."))
         except ScriptLeft:
             await save_checkpoint(run, policy, step, history.get(step, {}))
             await run.say(final_event(run, session, step, history, time.monotonic() - start_s))

@@ -120,7 +120,8 @@ class ScriptSession:
         if not groups:
             raise Refused.of(
                 "outside.no_attempts",
-                f"Step {step} has no trajectory: its {len(request.groups)} groups are empty.",
+                f"Step {step} has no trajectories: all {len(request.groups)} submitted groups are "
+                "empty.",
                 "Submit groups with at least one trajectory or exception.",
             )
         submission = Submission(
@@ -155,8 +156,8 @@ class ScriptSession:
         self.leave("The script has ended.", False)
 
     def close(self, problem: Problem | None) -> None:
-        """End the session; waiting calls raise the problem with which the run failed (None: that it
-        ended)."""
+        """End the session; waiting calls of the script raise Refused with the problem that failed
+        the run (None: with the message that the run has ended)."""
         self._gone = Refused(problem) if problem else _ended(self._spec)
         self._chat = None
         self._open.set()
@@ -183,8 +184,8 @@ def trained_before(run: Run, submission: Submission) -> Trained:
 def _ended(spec: RunSpec) -> Refused:
     return Refused.of(
         "outside.ended",
-        f"The run of {spec.name} has ended.",
-        "Start the script again: the run resumes where it stopped.",
+        f"The run {spec.name} has ended.",
+        "Start the script again; the run then resumes where it stopped.",
     )
 
 

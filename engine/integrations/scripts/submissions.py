@@ -53,7 +53,7 @@ class SubmissionFiles:
         except (ValueError, ValidationError) as error:
             raise StoreError.of(
                 "outside.damaged",
-                f"The submission of the script for step {step} cannot be read.",
+                f"The script's submission for step {step} cannot be read.",
                 "Remove the file; the script then repeats the rollouts of that step.",
                 where=str(file),
                 detail=str(error)[:1000],

@@ -63,14 +63,14 @@ def trajectories_of(
 def dropped_words(step: int, dropped: int) -> str:
     """Log message that `dropped` metrics of a step were skipped because they are not finite."""
     many = "1 metric" if dropped == 1 else f"{dropped} metrics"
-    return f"{many} of step {step} skipped: not finite."
+    return f"Step {step}: {many} skipped, infinite or NaN."
 
 
 def _as_art(sent: SentGroup, place: int) -> ArtGroup:
     data = replace_surrogates(sent.model_dump())
     where = f"group {place}"
     attempts = [
-        ArtAttempt(f"{where}, attempt {index}", one)
+        ArtAttempt(f"{where}, trajectory {index}", one)
         for index, one in enumerate(data["trajectories"])
     ]
     return ArtGroup(where, data, attempts)
@@ -93,8 +93,8 @@ def _completions_of(
             raise Refused.of(
                 "outside.unknown_completion",
                 f"A completion was not sampled by Atelier, or was deleted: {text[:60]!r}.",
-                "Put the choices of model.openai_client() into the trajectory unchanged, within "
-                "a few steps. Add completions of other models as plain messages.",
+                "Add choices from model.openai_client() to the trajectory unchanged, at most a few "
+                "steps after sampling. Add completions of other models as plain messages.",
                 where=where,
             )
     return completions
@@ -140,7 +140,8 @@ def _with_tokens(
 
 
 def _of_step(one: Trajectory, step: int) -> Trajectory:
-    """Return a trajectory without completions as made by the weights before this step."""
+    """Give a trajectory without recorded tokens the policy version before this step; return others
+    unchanged."""
     return one if one.branches else one.model_copy(update={"policy_version": step - 1})
 
 

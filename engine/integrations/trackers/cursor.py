@@ -65,7 +65,7 @@ def hold_tracker(run: Path, name: TrackerName) -> Iterator[None]:
         raise Refused.of(
             "track.busy",
             f"Another engine already uploads this run to {TRACKERS[name]}.",
-            "Wait until it has finished.",
+            "Wait until that upload has finished.",
         ) from None
     with released(descriptor):
         yield

@@ -1,4 +1,5 @@
-"""Feed of one tracker and run: a process that receives stored events from a cursor on.
+"""Upload of one run to one experiment tracker: stored events after a cursor are sent to a tracker
+process.
 
 A service that is down, hangs or crashes does not affect the run: the process is ended, and a new
 one continues later from the last confirmed event. Items that a service never accepts are counted
@@ -148,8 +149,8 @@ class Feed:
                 return False
             await self._serve(python)
         except TimeoutError:
-            words = f"{TRACKERS[self.name]} does not answer."
-            hint = "Unsent data is uploaded as soon as it answers."
+            words = f"{TRACKERS[self.name]} does not respond."
+            hint = "Unsent data is uploaded when the service responds again."
             problem = Problem(code="track.silent", message=words, hint=hint)
             await self._fail("failing", problem)
             return False
@@ -255,7 +256,7 @@ class Feed:
         return items
 
     def _recall(self) -> None:
-        """Collect the steps that were sent before the cursor."""
+        """Fill the filter of repeated steps with those that were sent before the cursor."""
         self._once, after = StepFilter(), 0
         while not self._traced and after < self._cursor.seq:
             events = self._reader.events_after(after, ("step.finished",), ROWS)
@@ -337,7 +338,7 @@ def missing(name: TrackerName) -> Problem:
     environment = ENVIRONMENTS[name]
     return Problem(
         code="track.missing",
-        message=f"{TRACKERS[name]} receives nothing: its environment {environment} is not "
+        message=f"Nothing is sent to {TRACKERS[name]}: the environment {environment} is not "
         "installed.",
         hint=f"Install it under Settings, Engines, or with `atelier environments install "
         f"{environment}`; unsent data is then uploaded.",
@@ -355,6 +356,6 @@ def unforeseen(name: TrackerName, error: Exception) -> Problem:
     return Problem(
         code="track.bug",
         message=f"{TRACKERS[name]} could not be reached: {type(error).__name__}: {error}.",
-        hint="Retrying; please report this with the details.",
+        hint="Retrying. Please report this error with its details.",
         detail="".join(traceback.format_exception(error))[-8000:],
     )

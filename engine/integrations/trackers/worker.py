@@ -23,7 +23,8 @@ from engine.integrations.trackers.sinks.errors import Lost, SinkError
 from engine.runtime.life_pipe import exit_with_engine, hide_from_peers
 
 NICE = 5
-"""Niceness; it leaves about a quarter of a core that a trainer also uses, which is enough."""
+"""Niceness of the process: on a core that it shares with the trainer it gets about a quarter, which
+is enough."""
 SHORTEST = 6
 """Minimum length of a part of a key that is masked; shorter ones may be common words."""
 

@@ -32,7 +32,8 @@ class LabelledGroup(NamedTuple):
     names: list[str]
     pairs: Pairs
     looks: list[Pairs]
-    """Preferences of each blind label by the person who gave several, oldest first."""
+    """Preferences of each blind label by the person who labelled the group more than once, oldest
+    first; empty if nobody did."""
 
 
 def agreements(reader: RunReader) -> list[Agreement]:
@@ -66,8 +67,8 @@ def labelled_groups(reader: RunReader) -> list[LabelledGroup]:
 
 
 def repeated(labels: Sequence[Label]) -> list[Label]:
-    """Return the blind labels of the first person who gave several of a group; empty if nobody did.
-    Labels of two people measure their agreement, not one's consistency."""
+    """Return the blind labels by the first person who labelled the group blind more than once, from
+    which the person's consistency is measured; empty if nobody did."""
     blind: dict[str, list[Label]] = {}
     for label in labels:
         if label.blind:
@@ -76,8 +77,8 @@ def repeated(labels: Sequence[Label]) -> list[Label]:
 
 
 def merged(pairs: Pairs, first: Mapping[str, str]) -> Pairs:
-    """Preferences (better, worse) between distinct trajectories, each once. Ranks of identical
-    trajectories that contradict each other are ties, which prefer neither."""
+    """Preferences (better, worse) between distinct trajectories, each once. `first` maps an id
+    to that of the first identical trajectory. Contradictory preferences are ties and left out."""
     known = {(first.get(a, a), first.get(b, b)): None for a, b in pairs}
     return [(a, b) for a, b in known if a != b and (b, a) not in known]
 

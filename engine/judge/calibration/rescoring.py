@@ -38,7 +38,7 @@ from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import Run
 
 TOKENS_PER_ATTEMPT = 60
-"""Assumed completion tokens per trajectory before the first call of a judge."""
+"""Assumed completion tokens per judged trajectory, for the price of a judge without calls."""
 SECONDS_PER_CALL = 5.0
 ALL_AT_ONCE = 4
 """Maximum number of groups that are judged concurrently."""
@@ -188,8 +188,8 @@ class Rescoring:
         )
 
     def _before(self, group: list[Trajectory], earlier: list[Verdict]) -> dict[str, float]:
-        """Return scores to compare with: those used for training, else the latest of another
-        rubric, else the rewards."""
+        """Return earlier scores by trajectory id, with which the new ones are compared: the judge's
+        part of the rewards, else the latest scores by another rubric, else the rewards."""
         own = {one.id: one.parts[PART] for one in group if PART in one.parts}
         others = [v for v in earlier if v.rubric != self._rubric.version and v.score is not None]
         if own or not others:

@@ -39,8 +39,8 @@ def review_queue(
 def candidates_of(
     reader: RunReader, split: Split, annotator: str, weights: Mapping[str, float]
 ) -> list[Candidate]:
-    """Groups that nobody has labelled or, with `annotator`, that only others have, with the scores
-    of their rewards' sources."""
+    """Groups that nobody has labelled or, if `annotator` is a name, groups that others but not this
+    annotator have labelled; each with the scores of its judges and rules."""
     rows = reader.review_rows(split, annotator)
     found: dict[tuple[int, int], list[tuple[str, Reviewed]]] = {}
     for row in rows.trajectories:
@@ -91,5 +91,6 @@ def _reviewed(row: TrajectoryRow, weights: Mapping[str, float]) -> Reviewed:
 
 
 def _may_be_identical(one: Candidate) -> bool:
-    """Whether turns and tokens do not already tell the trajectories apart."""
+    """Whether all trajectories have the same number of turns and tokens: only their messages can
+    show whether they differ."""
     return len({(t.turns, t.tokens) for t in one.trajectories}) == 1

@@ -43,7 +43,7 @@ class Reviewed(NamedTuple):
     judge: float | None
     """Score of the judge, as it entered the reward; None without one."""
     rules: float | None
-    """Weighted sum of the other reward parts; None without any."""
+    """Weighted sum of the reward parts that are not the judge's; None without any."""
     may_be_scored: bool = True
     """Whether the rollout itself succeeded, so that a label can score it."""
 
@@ -75,9 +75,9 @@ class Finding(NamedTuple):
 def rank_groups(
     candidates: Iterable[Candidate], reasons: Collection[ReviewReason] = ()
 ) -> list[ReviewItem]:
-    """Return the groups with a reason, highest value first, then the newest step, then the lowest
-    group number. `reasons` restricts those that count; empty: all. Groups whose rewards are all
-    equal are left out, as are groups of one trajectory."""
+    """Return the groups with a reason to label them, highest value first, then the newest step,
+    then the lowest group number. `reasons` restricts those that count; empty: all. Groups whose
+    rewards are all equal are left out, as are groups of one trajectory."""
     possible = [one for one in candidates if _can_teach(one)]
     largest = max((_largest(one) for one in possible), default=0.0)
     counted = [name for name in WEIGHTS if not reasons or name in reasons]
@@ -149,18 +149,18 @@ def _between_passes(one: Candidate) -> Finding:
         number = lengths.pop()
         columns = [{index: scores[k] for index, scores in passes.items()} for k in range(number)]
         counts += [reversed_pairs(a, b) for a, b in pairwise(columns)]
-    return _reversed(counts, "The judge reverses {} of {} between passes.")
+    return _reversed(counts, "The judge passes rank {} of {} differently.")
 
 
 def _between_judges(one: Candidate) -> Finding:
     counts = [reversed_pairs(a, b) for a, b in combinations(one.scores.values(), 2)]
-    return _reversed(counts, "The judge models order {} of {} differently.")
+    return _reversed(counts, "The judge models rank {} of {} differently.")
 
 
 def _judge_and_rules(one: Candidate) -> Finding:
     judge = {t.idx: t.judge for t in one.trajectories if t.judge is not None}
     rules = {t.idx: t.rules for t in one.trajectories if t.rules is not None}
-    return _reversed([reversed_pairs(judge, rules)], "Judge and rules order {} of {} differently.")
+    return _reversed([reversed_pairs(judge, rules)], "Judge and rules rank {} of {} differently.")
 
 
 def _reversed(counts: Sequence[tuple[int, int]], words: str) -> Finding:
@@ -183,7 +183,7 @@ def _spread(one: Candidate) -> Finding:
     if not ranges or max(ranges) <= 0:
         return Finding(0.0, "")
     mean = sum(ranges) / len(ranges)
-    words = f"Judge scores of a trajectory differ by up to {max(ranges):.2f} between passes."
+    words = f"The judge scores of one trajectory differ by up to {max(ranges):.2f} between passes."
     return Finding(min(1.0, mean / WIDE), words)
 
 
@@ -213,7 +213,7 @@ def _advantage(one: Candidate, largest: float) -> Finding:
     value = _largest(one)
     if value <= 0:
         return Finding(0.0, "")
-    words = f"Advantages reach {value:.2f}: this group weighs much in its update."
+    words = f"Advantages reach {value:.2f}: this group contributes much to its update."
     return Finding(value / largest, words)
 
 

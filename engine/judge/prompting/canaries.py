@@ -37,7 +37,7 @@ class CanaryResult(NamedTuple):
 
 
 def kind_of(turn: int) -> Kind:
-    """Return the kind of canary number `turn`; the kinds alternate."""
+    """Return the kind of the canary with number `turn` (from 0); the kinds are used in turn."""
     return KINDS[turn % len(KINDS)]
 
 

@@ -131,7 +131,8 @@ def _demand(rubric: Rubric, ids: Sequence[str]) -> str:
 
 
 def _names(count: int, secret: str) -> list[str]:
-    """Return distinct ids of two consonants, which suggest no order."""
+    """Return `count` distinct ids of two consonants, drawn with the hexadecimal seed `secret`.
+    Unlike numbers, they suggest no ranking."""
     letters = "BCDFGHJKLMNPQRSTVWXZ"
     pairs = [a + b for a in letters for b in letters]
     return random.Random(int(secret, 16)).sample(pairs, count)

@@ -32,7 +32,7 @@ def load_rubric(file: Path) -> Rubric:
         raise ConfigError.of(
             "rubric.unreadable",
             "The rubric cannot be read.",
-            "Describe a good result in plain English in this file.",
+            "Use a UTF-8 text file that describes a good result in plain English.",
             where=str(file),
             detail=str(error),
         ) from error

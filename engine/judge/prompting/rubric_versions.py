@@ -63,8 +63,8 @@ def read_versions(file: Path) -> list[RubricVersion]:
     except (OSError, ValueError) as error:
         raise ConfigError.of(
             "rubric.bad_history",
-            f"The versions of the rubric cannot be read: {in_one_line(error)[:200]}.",
-            "Move the file away; this does not change the rubric.",
+            f"The version history of the rubric cannot be read: {in_one_line(error)[:200]}.",
+            "Move the history file away; this does not change the rubric.",
             where=str(beside),
         ) from error
     found = []
@@ -74,7 +74,7 @@ def read_versions(file: Path) -> list[RubricVersion]:
         except ValidationError as error:
             raise ConfigError.of(
                 "rubric.bad_history",
-                "This line is not a version of a rubric.",
+                "This line of the version history is not a version of a rubric.",
                 "Delete the line, or move the file away; this does not change the rubric.",
                 where=f"{beside}:{number}",
                 detail=str(error)[:500],

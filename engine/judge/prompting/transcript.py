@@ -1,7 +1,8 @@
 """Transcript of a trajectory for the judge. Pure.
 
-Long ones are shortened by one rule: each message longer than its share keeps its beginning and end,
-with a note on how much is missing. Shares shrink until the whole fits. Nothing is removed silently.
+Long transcripts are shortened by one rule: each message longer than its share keeps its beginning
+and end, with a note on how much is missing. Shares shrink until the
+transcript fits. Nothing is removed silently.
 """
 
 import json

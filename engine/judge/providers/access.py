@@ -45,7 +45,8 @@ class Access:
     """Addresses confirmed on another machine, in addition to those of this one."""
 
     async def open(self, name: str, log: Path) -> ProviderClient:
-        """Start worker `name` that calls providers with the keys, or use the home machine's."""
+        """Start worker `name`, which calls providers with the keys. With `ask_home`, return a
+        client of the home machine's worker instead."""
         if self.ask_home:
             return HomeProxy(self.ask_home)
         worker = await start_worker(name, log, self.confirmed)

@@ -86,9 +86,9 @@ class Provider:
     async def ask(
         self, model: str, messages: Messages, rubric: str, attempt: int
     ) -> tuple[Call, float | None]:
-        """Make one call, with version `rubric` of the rubric on record and retries before it
-        (`attempt`). Returns it with its reply or problem and, if a retry may help, the seconds to
-        wait before."""
+        """Make one call, after `attempt` earlier tries; `rubric` is the version that is stored with
+        it. Returns the call with its reply or problem, and the seconds to wait before a retry
+        (None: a retry does not help)."""
         config, key = self._config, self.key_of(model, messages)
         start_s = time.monotonic()
         async with self._room:

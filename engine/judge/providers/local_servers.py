@@ -11,7 +11,7 @@ PATIENCE_S = 0.7
 
 
 class Server(NamedTuple):
-    """Default address of a kind of model server."""
+    """Kind of local model server (such as Ollama) and its default address."""
 
     title: str
     port: int

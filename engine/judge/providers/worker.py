@@ -1,4 +1,5 @@
 """Judge process: `PYTHON -m engine.judge.providers.worker LINE LIFE`, in its own environment.
+The arguments are file descriptors: the socket for requests, a pipe that closes with the engine.
 
 Only this process imports litellm and holds API keys, in memory. Requests are one JSON message per
 line (engine/runtime/child.py): `keys` sets keys by provider, `price` and `count` look up prices and
@@ -70,7 +71,7 @@ WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
     (
         litellm.RateLimitError,
         "rate_limit",
-        "The provider kept rejecting requests: rate limit.",
+        "The provider kept rejecting requests because of its rate limit.",
         "Lower {section}.concurrency, or try again later.",
     ),
     (
@@ -83,7 +84,7 @@ WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
         litellm.BadRequestError,
         "refused",
         "The provider rejected the request.",
-        "See the detail; some models do not support every setting.",
+        "See the details; some models do not support every setting.",
     ),
     (
         (litellm.InternalServerError, litellm.ServiceUnavailableError),
@@ -95,7 +96,7 @@ WORDS: tuple[tuple[Kinds, str, str, str], ...] = (
         litellm.APIConnectionError,
         "unreachable",
         "The provider cannot be reached.",
-        "Check the network, or that the local server is running.",
+        "Check the network; for a local server, check that it is running.",
     ),
 )
 """Exception type, end of the problem code, message and hint."""

@@ -1,4 +1,5 @@
-"""Policy process: `python -m engine.policy.torch.serve LINE LIFE`.
+"""Policy process: `python -m engine.policy.torch.serve LINE LIFE`, with the descriptors of the
+socket for requests and of the life pipe, which closes when the engine exits.
 
 One thread computes, one reads requests, and one watches the life pipe. During sampling, new
 requests join between decode steps.
@@ -211,7 +212,8 @@ class PolicyServer:
         if not gap <= TOLERANCE[_dtype_word(model)]:
             raise PolicyError.of(
                 "policy.publish_differs",
-                f"After publishing, sampler and trainer differ by {gap:.3g} nats per token.",
+                f"After publishing the adapter, log-probs of sampler and trainer differ by "
+                f"{gap:.3g} nats per token.",
                 "The adapter may have diverged: lower train.lr and resume from a checkpoint.",
             )
         return {"publish_gap": gap}
@@ -260,7 +262,7 @@ class PolicyServer:
 
     def _loaded(self) -> LoraModel:
         if self._model is None:
-            raise PolicyError.of("policy.not_loaded", "The policy has no model yet.")
+            raise PolicyError.of("policy.not_loaded", "The policy process has loaded no model yet.")
         return self._model
 
     def _deliver(self, number: int, token: SampledToken, finish: str | None) -> None:
@@ -280,7 +282,7 @@ class PolicyServer:
 def _out_of_memory(op: str, error: BaseException) -> Problem:
     return Problem(
         code="policy.out_of_memory",
-        message=f"Memory ran out during {op}.",
+        message=f"The trainer ran out of memory during {op}.",
         hint="Halve train.batch_tokens, then model.max_context or train.groups, and resume.",
         detail=str(error)[:2000],
     )
@@ -292,7 +294,7 @@ def _not_saved(error: Exception, folder: Path) -> Problem:
         code="store.disk_full" if full else "checkpoint.not_written",
         message="The checkpoint could not be written: "
         + ("the disk is full." if full else f"{error}."),
-        hint="Free some space, then resume: everything up to the previous checkpoint is kept.",
+        hint="Free some space, then resume the run from its previous checkpoint.",
         where=str(folder.parent),
         detail=str(error)[:2000],
     )

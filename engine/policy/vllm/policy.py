@@ -141,7 +141,7 @@ class VllmPolicy:
     @property
     def _served(self) -> VllmSampler:
         if self._sampler is None:
-            raise PolicyError.of("policy.not_loaded", "The policy has no model yet.")
+            raise PolicyError.of("policy.not_loaded", "The policy process has loaded no model yet.")
         return self._sampler
 
     async def _rest(self) -> None:
@@ -150,7 +150,7 @@ class VllmPolicy:
 
     async def _offer(self, name: str, before: Sequence[float]) -> tuple[str, list[float]]:
         """Load the adapter and verify that the server uses it; retried once. Returns its name at
-        the server and the server's log-probs of the canary. Raises PolicyError."""
+        the server and the server's log-probs of the fixed text. Raises PolicyError."""
         problem = None
         for offered in (name, f"{name}.again"):
             folder = self._scratch / offered
@@ -165,7 +165,7 @@ class VllmPolicy:
         raise PolicyError(problem)
 
     async def _say(self) -> list[float]:
-        """Log-probs of the canary by the trainer; the server samples the canary first."""
+        """Log-probs of the fixed text by the trainer; at first the server samples that text."""
         if not self._canary:
             start = self._info.eos_tokens[:1] or [1]
             request = base.SampleRequest(

@@ -202,7 +202,7 @@ class ServerProcess:
         return Problem(
             code="sampler.not_started",
             message=f"vLLM did not start: {errors[0][:300] if errors else 'no output'}",
-            hint='See the run\'s log; backend.sampler = "torch" samples without it.',
+            hint="See the run's log, or set backend.sampler to torch to sample without vLLM.",
             detail=text[-LOG_CHARS:],
         )
 

@@ -29,7 +29,7 @@ SILENCE_S = 20.0
 PATIENCE_S = 180.0
 """Seconds without a token after which a computing server counts as hung."""
 IDLE = 0.3
-"""CPU cores; a server that uses less is idle."""
+"""Number of busy CPU cores below which a server counts as idle."""
 CALL_S = 60.0
 
 
@@ -202,7 +202,8 @@ class VllmServer:
 
     @contextlib.asynccontextmanager
     async def _waiting(self) -> AsyncIterator[None]:
-        """Context of a request: the watchdog is active, and its finding becomes the error."""
+        """Context manager of a request: the watchdog is active, and a hang that it finds becomes
+        the request's error."""
         if not self._under_way:
             self.last_response_s = time.monotonic()
         self._under_way += 1
@@ -222,7 +223,7 @@ class VllmServer:
             if not self._process.alive:
                 return _gone("its process ended")
             await asyncio.sleep(0.1)
-        return _gone("one of its processes ended, or broke the connection")
+        return _gone("one of its processes ended or closed the connection")
 
     async def _watch(self) -> None:
         """Kill the server if it hangs, which fails its active requests."""
@@ -277,8 +278,8 @@ def _refused(answer: httpx.Response, body: bytes) -> Exception:
         return httpx.RemoteProtocolError(words)
     return PolicyError.of(
         "sampler.refused",
-        f"vLLM refused: {words[:400]}",
-        "The request is in the run's log.",
+        f"vLLM rejected a request: {words[:400]}",
+        "See the run's log for the request.",
         detail=str(data)[:4000],
     )
 

@@ -1,4 +1,4 @@
 """Settings of a project (`project.toml`): models, presets and validation.
 
-Importable by every room.
+Importable by every package.
 """

@@ -30,7 +30,8 @@ class Condition(NamedTuple):
     """Key of a step metric; `validation`: the newest validation's mean reward or win rate."""
     kind: Literal["above", "below", "falls", "rises"]
     limit: float | None
-    """Threshold, or change; None if any significant change counts (validation only)."""
+    """Threshold (`above`, `below`) or size of the change (`falls`, `rises`); None: any significant
+    change of the validation."""
     percent: bool
     """Whether the limit was given in percent. For `falls` and `rises` the change is then relative
     to the best value so far; for `unscored` the limit is a share of the trajectories."""
@@ -62,7 +63,7 @@ def conditions_of(text: str) -> list[Condition]:
 def _condition(text: str) -> Condition:
     found = _CONDITION.fullmatch(text)
     if found is None:
-        raise ValueError(f"has {text!r}, which is no condition; examples: {EXAMPLES}")
+        raise ValueError(f"has {text!r}, which is not a condition; examples: {EXAMPLES}")
     name, side, move = found["metric"], found["side"], found["move"]
     if name != VALIDATION and metric(name) is None:
         near = get_close_matches(name, [VALIDATION, *(one.key for one in METRICS)], 3, 0.5)
@@ -72,14 +73,14 @@ def _condition(text: str) -> Condition:
     if limit is None and not (name == VALIDATION and move):
         raise ValueError(f"has {text!r} without a number; example: {name} > 0.5")
     if move and found["steps"]:
-        raise ValueError(f"has {text!r}: only > and < can hold for several steps")
+        raise ValueError(f'has {text!r}: "for N steps" is allowed only after > or <')
     if limit is not None and found["percent"]:
         limit /= 100
     if move and limit is not None and limit <= 0:
-        raise ValueError(f"has {text!r}: a change is a positive number")
+        raise ValueError(f"has {text!r}: the change must be a positive number")
     steps = int(found["steps"] or 1)
     if steps < 1:
-        raise ValueError(f"has {text!r}: the number of steps is at least 1")
+        raise ValueError(f"has {text!r}: the number of steps must be at least 1")
     above: Literal["above", "below"] = "above" if side == ">" else "below"
     falls: Literal["falls", "rises"] = "falls" if move and move.lower() == "falls" else "rises"
     kind = falls if move else above

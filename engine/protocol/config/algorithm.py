@@ -24,9 +24,10 @@ class GroupStd(Section):
 
     kind: Literal["group_std"] = "group_std"
     floor: Annotated[float, Field(ge=0)] = 0.1
-    """Smallest divisor, so that judge noise in a tied group is not amplified."""
+    """Lower bound of the divisor, so that judge noise in a group of equal rewards is not
+    amplified."""
     epsilon: Annotated[float, Field(ge=0)] = 0.0
-    """Constant added to the divisor; other libraries use it in place of a floor."""
+    """Constant added to the divisor; other libraries use this instead of a lower bound."""
 
 
 class LeaveOneOut(Section):
@@ -74,8 +75,8 @@ class ValueCredit(Section):
     weight: Annotated[float, Field(ge=0, le=10)] = 0.1
     """Weight of the value loss relative to the policy loss; both train the adapter."""
     clip: Annotated[float, Field(gt=0)] = 0.5
-    """Clip range of the value loss: largest change of a predicted value per batch that still
-    counts."""
+    """Clip range of the value loss: a predicted value gains nothing from changing by more than this
+    per batch."""
     lr: Annotated[float, Field(gt=0, le=1)] = 1e-4
     """Learning rate of the value head."""
 
@@ -124,7 +125,7 @@ class TokenCap(Section):
 
     kind: Literal["token_cap"] = "token_cap"
     cap: Annotated[float, Field(ge=1)] = 2.0
-    """Largest importance weight of a token."""
+    """Upper bound of a token's importance weight."""
 
 
 class TokenMask(Section):
@@ -132,9 +133,9 @@ class TokenMask(Section):
 
     kind: Literal["token_mask"] = "token_mask"
     low: Annotated[float, Field(ge=0, le=1)] = 0.5
-    """Smallest importance weight that is not masked."""
+    """Tokens with a smaller importance weight are masked."""
     high: Annotated[float, Field(ge=1)] = 2.0
-    """Largest importance weight that is not masked."""
+    """Tokens with a larger importance weight are masked."""
 
 
 class SequenceMask(Section):
@@ -142,9 +143,9 @@ class SequenceMask(Section):
 
     kind: Literal["sequence_mask"] = "sequence_mask"
     low: Annotated[float, Field(ge=0, le=1)] = 0.99
-    """Smallest mean weight that is not masked."""
+    """Sequences with a smaller mean importance weight are masked."""
     high: Annotated[float, Field(ge=1)] = 1.01
-    """Largest mean weight that is not masked."""
+    """Sequences with a larger mean importance weight are masked."""
 
 
 class NoCorrection(Section):
@@ -183,7 +184,7 @@ class Algorithm(Section):
     the sequences (GRPO), mean over the means of the trajectories (ART), or sum divided by sequences
     × max_tokens (Dr. GRPO)."""
     kl: Annotated[float, Field(ge=0, le=10)] = 0.0
-    """Weight of the KL divergence to the base model; 0 skips its forward pass."""
+    """Weight of the KL divergence to the base model; 0 skips the base model's forward pass."""
     kl_in: Literal["loss", "advantage", "reward"] = "loss"
     """Placement of the KL penalty: k3 in the loss (GRPO); in the advantage, kl · (mean k1 − k1)
     (ART); or in the reward, kl · k1 subtracted from each token and all later ones (REINFORCE++)."""
@@ -267,7 +268,10 @@ def _contradiction(a: Algorithm) -> str:
             'baseline already, so set advantage to "reward"'
         )
     if plain and a.credit.kind == "anchors":
-        return 'has credit "anchors", which compares inside a group: advantage cannot be "reward"'
+        return (
+            'has credit "anchors", which compares turns within a group: advantage cannot be '
+            '"reward"'
+        )
     if plain and not value and a.batch_scale != "whiten":
         return (
             'has advantage "reward" without a baseline: set batch_scale to "whiten", or credit to '

@@ -18,7 +18,7 @@ class LabelField(Section):
     kind: Literal["choice", "number", "text"]
     """`choice`: one of `choices`; `number`: between `low` and `high`; `text`: free text."""
     choices: tuple[str, ...] = ()
-    """Possible values of a choice, lowest first: as a reward part, the first is 0 and the last 1.
+    """Possible values of a choice, lowest first: as a reward part, the first counts 0, the last 1.
     """
     low: float | None = None
     """Lowest value of a number."""

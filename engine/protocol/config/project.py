@@ -54,14 +54,14 @@ class BackendConfig(Section):
     """GPU memory that vLLM frees while the policy trains: its KV `cache`, or `all`; `auto` frees as
     much as the memory forecast requires."""
     share_card: bool = False
-    """Start even if other programs use GPU memory that the forecast counts on."""
+    """Start the run even if other programs use GPU memory that it is forecast to need."""
 
     @model_validator(mode="after")
     def _check_weights(self) -> "BackendConfig":
         if self.weights != "full" and self.trainer == "torch":
             raise ValueError(
-                f"has weights = {self.weights} with trainer = torch, which loads full weights "
-                "only: set backend.trainer to unsloth, or backend.weights to full"
+                f"has weights = {self.weights}, but trainer = torch cannot quantize weights: set "
+                "backend.trainer to unsloth, or backend.weights to full"
             )
         return self
 
@@ -82,7 +82,7 @@ class AgentConfig(Section):
     """Python interpreter for the file; the engine's own when empty."""
     requirements: str | None = None
     """Packages that the agent imports: a pip requirements file, relative to the project. They are
-    installed into a separate environment after you confirm; its Python runs the agent."""
+    installed into a separate environment after you confirm; that environment runs the agent."""
     workers: Annotated[int, Field(ge=1, le=64)] = 1
     """Agent processes; each runs many rollouts concurrently."""
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
@@ -98,8 +98,8 @@ class AgentConfig(Section):
     def _check_interpreter(self) -> "AgentConfig":
         if self.python and self.requirements:
             raise ValueError(
-                "has both python and requirements: the packages have an interpreter of their own, "
-                "so empty one of the two"
+                "has both python and requirements: the required packages get an interpreter of "
+                "their own, so leave one of the two settings empty"
             )
         return self
 
@@ -132,12 +132,12 @@ class RewardConfig(Section):
     """Sources of the reward. Weighted parts are summed, then constraints apply."""
 
     weights: dict[str, float] = Field(default_factory=dict)
-    """Weight of each reward part; a part without a weight counts 1."""
+    """Weight of each reward part; parts not listed have weight 1."""
     required: tuple[str, ...] = ()
-    """Reward parts without which a trajectory is unscored; empty requires at least one part of any
-    name."""
+    """Names of reward parts that every trajectory needs; a trajectory without one of them is
+    unscored. Empty: any one part is enough."""
     constraints: tuple[Constraint, ...] = ()
-    """Vetoes and penalties, applied in order after the sum."""
+    """Vetoes and penalties, applied in this order to the weighted sum of the parts."""
 
 
 class JudgeConfig(Section):
@@ -155,9 +155,9 @@ class JudgeConfig(Section):
     """Score routine steps with a small local model at no cost; it is trained on your labels and on
     the verdicts of the judge models."""
     local_every: Annotated[int, Field(ge=1)] = 5
-    """Steps between passes of the judge models; the local judge scores the steps between."""
+    """Steps between passes of the judge models; the local judge scores the other steps."""
     local_least: Annotated[float, Field(ge=0, le=1)] = 0.7
-    """Minimum share of held-out pairs that the local judge must order correctly before it is used.
+    """Minimum share of held-out pairs that the local judge must rank correctly before it is used.
     """
     canary_every: Annotated[int, Field(ge=0)] = 10
     """Steps between two canary trajectories that test whether the judge can be fooled (one judge
@@ -168,10 +168,10 @@ class JudgeConfig(Section):
     combine: Literal["mean", "median", "majority"] = "mean"
     """Aggregation of the scores of several judge models."""
     passes: Annotated[int, Field(ge=1, le=9)] = 3
-    """Maximum passes per group, each in another order of the trajectories; stops when two passes
-    agree."""
+    """Maximum passes per group, each with the trajectories in another order; no further pass is
+    made once two passes agree."""
     stable: Annotated[float, Field(ge=-1, le=1)] = 0.8
-    """Kendall's τ from which two passes agree."""
+    """Minimum Kendall's τ between the rankings of two passes that counts as agreement."""
     temperature: Annotated[float, Field(ge=0, le=2)] = 0.0
     """Sampling temperature of the judge."""
     max_tokens: Annotated[int, Field(ge=64, le=131_072)] = 4096
@@ -200,7 +200,7 @@ class JudgeConfig(Section):
     @model_validator(mode="after")
     def _check_enabled(self) -> "JudgeConfig":
         if self.enabled and not (self.models or self.local):
-            raise ValueError("is enabled without a model: name one in judge.models")
+            raise ValueError("is enabled without a model: add one to judge.models")
         return self
 
 
@@ -231,14 +231,14 @@ class SftConfig(Section):
     """File with validation demonstrations, never trained on; when empty, a share of the training
     data is held out."""
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.1
-    """Share of the demonstrations held out for validation if no file is named, drawn with
+    """Share of the demonstrations held out for validation if no validation file is set, drawn with
     train.seed; 0 holds none out."""
     skip_bad_lines: bool = False
-    """Skip and count lines that cannot be parsed; otherwise such a line stops the start."""
+    """Skip and count lines that cannot be parsed; if off, such a line prevents the start."""
     epochs: Annotated[int, Field(ge=1, le=1000)] = 1
     """Epochs over the demonstrations."""
     batch_size: Annotated[int, Field(ge=1, le=4096)] = 2
-    """Demonstrations per update; they are processed train.batch_tokens tokens at a time."""
+    """Demonstrations per update, processed in micro-batches of train.batch_tokens tokens."""
     lr: Annotated[float, Field(gt=0, le=1)] = 2e-4
     """Peak learning rate of AdamW (0.9, 0.99)."""
     schedule: Literal["linear", "cosine", "constant"] = "linear"
@@ -248,8 +248,8 @@ class SftConfig(Section):
     validate_every: Annotated[int, Field(ge=1)] = 20
     """Updates between measurements of the validation loss; each saves a checkpoint."""
     patience: Annotated[int, Field(ge=1)] | None = None
-    """Early stopping: measurements without a lower validation loss after which the run ends; empty
-    disables it."""
+    """Early stopping: the run ends after this many measurements without a lower validation loss;
+    empty disables it."""
 
 
 class TrainConfig(Section):
@@ -262,16 +262,16 @@ class TrainConfig(Section):
     group_size: Annotated[int, Field(ge=2, le=256)] = 8
     """Rollouts per scenario, compared with each other."""
     curriculum: Literal["uniform", "frontier", "easy_first", "hard"] = "uniform"
-    """Order of the scenarios: each once per epoch (`uniform`); more often those whose rewards vary
-    (`frontier`); easy ones first, all of them from the middle of the run (`easy_first`); or more
-    often those that fail (`hard`)."""
+    """Selection of the scenarios. `uniform`: each once per epoch; `frontier`: more often those
+    whose rewards vary; `easy_first`: easy ones first, all from the middle of the run on; `hard`:
+    more often those with a low solve rate."""
     curriculum_floor: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share of the sampling probability that stays uniform, so that every scenario keeps being
     sampled; 1 disables the curriculum."""
     lr: Annotated[float, Field(gt=0, le=1)] = 1e-5
     """Learning rate of AdamW (0.9, 0.99), constant."""
     temperature: Annotated[float, Field(gt=0, le=5)] = 1.0
-    """Sampling temperature of training rollouts; 1 keeps log-probs exact."""
+    """Sampling temperature of training rollouts; log-probs are those at this temperature."""
     max_tokens: Annotated[int, Field(ge=1, le=131_072)] = 256
     """Maximum tokens of one completion, if the agent requests more or sets no limit."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
@@ -283,10 +283,10 @@ class TrainConfig(Section):
     checkpoint_every: Annotated[int, Field(ge=1)] = 10
     """Steps between checkpoints; the last step is always saved."""
     keep_last: Annotated[int, Field(ge=1)] | None = 5
-    """Newest checkpoints to keep; empty keeps all. Pinned, exported and branched checkpoints are
-    always kept."""
+    """Number of newest checkpoints to keep; empty keeps all. Pinned, exported and branched
+    checkpoints are always kept."""
     keep_best: Annotated[int, Field(ge=0)] = 3
-    """Further checkpoints to keep, by best validation reward."""
+    """Number of checkpoints with the best validation reward that are kept as well."""
     review_every: Annotated[int, Field(ge=0)] = 0
     """Steps between reviews, in which the run waits for your labels before the update; 0 disables
     reviews."""
@@ -298,7 +298,7 @@ class TrainConfig(Section):
     """Maximum number of updates between the weights that sampled a trajectory and the weights
     trained on it; above 0, the next rollouts are sampled while the policy trains."""
     batch_tokens: Annotated[int, Field(ge=64)] = 2048
-    """Tokens per forward and backward pass; less needs less memory and gives the same result."""
+    """Tokens per forward and backward pass; fewer need less memory, the result is the same."""
     algorithm: Algorithm = Algorithm()
     """The update rule."""
     warmup: WarmupConfig | None = None
@@ -320,21 +320,20 @@ class EvaluateConfig(Section):
     attempts: Annotated[int, Field(ge=1, le=64)] = 1
     """Rollouts of each model on each scenario."""
     budget_usd: Annotated[float, Field(ge=0)] | None = 5.0
-    """Budget in US dollars of one evaluation for models of providers; rollouts beyond it stay
-    unscored."""
+    """Budget of one evaluation for API models, in US dollars; rollouts beyond it stay unscored."""
     usd_per_hour: Annotated[float, Field(ge=0)] | None = None
     """Cost of this machine in US dollars per hour; used to compute the cost of local rollouts."""
     base_url: str | None = None
     """Base URL of an OpenAI-compatible server, for models named `openai/…`."""
     max_tokens: Annotated[int, Field(ge=1, le=131_072)] | None = None
-    """Maximum tokens of one response of a provider's model, reasoning included; train.max_tokens
-    when empty."""
+    """Maximum tokens of one response of an API model, reasoning included; train.max_tokens when
+    empty."""
     timeout_s: Annotated[float, Field(gt=0, le=3600)] = 120
-    """Timeout of one call to a provider, in seconds."""
+    """Timeout of one call to an API model, in seconds."""
     retries: Annotated[int, Field(ge=0, le=20)] = 4
     """Retries of a call after overload, server or network errors."""
     concurrency: Annotated[int, Field(ge=1, le=256)] = 8
-    """Maximum concurrent calls to providers."""
+    """Maximum concurrent calls to API models."""
     price_prompt: Annotated[float, Field(ge=0)] | None = None
     """Price in US dollars per million prompt tokens, if the price list lacks the model."""
     price_completion: Annotated[float, Field(ge=0)] | None = None

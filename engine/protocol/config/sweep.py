@@ -27,11 +27,13 @@ class Range(Section):
         if self.low >= self.high:
             raise ValueError(f"has low {self.low:g} and high {self.high:g}: low must be below high")
         if self.log and self.low <= 0:
-            raise ValueError(f"has log with low {self.low:g}: a logarithmic range is above 0")
+            raise ValueError(f"has low {self.low:g}, but a log-scale range needs low above 0")
         if self.log and self.step is not None:
             raise ValueError("has both log and step: use one of them, or list the values")
         if self.step is not None and not 0 < self.step <= self.high - self.low:
-            raise ValueError(f"has step {self.step:g}: it must be above 0 and fit into the range")
+            raise ValueError(
+                f"has step {self.step:g}, which must be above 0 and at most high − low"
+            )
         return self
 
     def values(self) -> list[int | float] | None:
@@ -102,19 +104,19 @@ class SweepConfig(Section):
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of the search."""
     prune: Literal["none", "halving"] = "halving"
-    """Early stopping: successive halving stops runs that are not among the best of those that got
-    as far (ASHA, 1810.05934)."""
+    """Early stopping: successive halving (ASHA, 1810.05934) stops runs whose validation is not
+    among the best of the runs that reached the same step."""
     reduction_factor: Annotated[int, Field(ge=2, le=16)] = 3
-    """Successive halving keeps one in this many, and the distance to its next decision grows by
-    this factor."""
+    """Successive halving keeps one of this many runs per decision; the interval to the next
+    decision grows by the same factor."""
     first_validation: Annotated[int, Field(ge=1, le=10_000)] = 1
     """Number of the validation at which successive halving decides first; the one before training
     does not count."""
     budget_hours: Annotated[float, Field(gt=0)] | None = None
     """Time budget of all runs together, in hours; empty: no limit."""
     budget_usd: Annotated[float, Field(gt=0)] | None = None
-    """Budget of all runs together, in US dollars: judge calls, and evaluate.usd_per_hour for the
-    time; empty: no limit."""
+    """Budget of all runs together, in US dollars: judge calls plus run time at
+    evaluate.usd_per_hour; empty: no limit."""
 
     @model_validator(mode="after")
     def _check_method(self) -> "SweepConfig":
@@ -135,10 +137,10 @@ UNSUITABLE = {
     "sft": "has no effect on a run that trains by reinforcement learning.",
     "sweep": "is a setting of the sweep itself.",
     "judge": "changes what a validation measures, so results could not be compared.",
-    "agent.source": "decides who makes the rollouts, which is the same for all runs of a sweep.",
+    "agent.source": "sets the source of the rollouts, which is the same for all runs of a sweep.",
     "scenarios.validation": "changes what a validation measures, so results could not be compared.",
     "train.seed": "is set by the sweep: set sweep.seeds to run each combination with more seeds.",
-    "train.validate_every": "is the same for all runs of a sweep: their validations are compared.",
+    "train.validate_every": "must be the same for all runs, since their validations are compared.",
 }
 """Settings (or sections) that cannot be swept, with the end of the sentence that says why."""
 
@@ -154,8 +156,8 @@ def unsuitable(key: str, judged: bool, prune: str) -> str:
             return reason
     if key.startswith("reward.") and not judged:
         return (
-            "changes the reward that a validation measures, so results could not be compared; with "
-            "a judge, runs are compared by win rate, and rewards can be swept."
+            "changes the reward that a validation measures, so results could not be compared; to "
+            "sweep rewards, enable the judge, which compares runs by win rate."
         )
     if judged and key.startswith(BASELINE):
         return (
@@ -164,6 +166,7 @@ def unsuitable(key: str, judged: bool, prune: str) -> str:
         )
     if key == "train.steps" and prune != "none":
         return (
-            'changes where a run ends: set sweep.prune to "none", which compares runs at the end.'
+            "changes the last step of a run, but successive halving compares runs at the same "
+            'steps: set sweep.prune to "none".'
         )
     return ""

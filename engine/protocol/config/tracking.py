@@ -17,7 +17,9 @@ from engine.protocol.problems import Problem
 
 def _address(text: str) -> str:
     if text and not re.match(r"https?://[^\s/@]+(/\S*)?$", text):
-        raise ValueError("is not an address: enter http:// or https:// and a host, without a key")
+        raise ValueError(
+            "is not a URL: enter http:// or https:// and a host, without user name or API key"
+        )
     return text.rstrip("/")
 
 
@@ -110,7 +112,7 @@ class TrackConfig(Section):
         for name, key in (("mlflow", "uri"), ("otel", "endpoint"), ("langfuse", "host")):
             section = getattr(self, name)
             if section.on and not getattr(section, key):
-                raise ValueError(f"has {name} on without an address: set track.{name}.{key}")
+                raise ValueError(f"has {name} on without a URL: set track.{name}.{key}")
         return self
 
 

@@ -1,4 +1,4 @@
 """Events of a run: past tense, frozen, discriminated by `kind`.
 
-Importable by every room.
+Importable by every package.
 """

@@ -1,4 +1,4 @@
 """Records that the engine stores and shows: runs, trajectories, labels, verdicts, metrics.
 
-Importable by every room.
+Importable by every package.
 """

@@ -27,7 +27,7 @@ NAMES: tuple[Name, ...] = (
     Name(
         "train/exception_rate",
         ("unscored", "trajectories"),
-        "unscored as a share of all trajectories",
+        "share of unscored trajectories",
         lambda values: values[0] / values[1] if values[1] else None,
     ),
     Name("train/*", ("reward/part/*",), ""),
@@ -39,7 +39,7 @@ NAMES: tuple[Name, ...] = (
     Name("loss/kl_policy_ref", ("kl",), ""),
     Name("loss/importance_ratio_mean", ("ratio/mean",), ""),
     Name("loss/importance_ratio_p99", ("ratio/p99",), ""),
-    Name("loss/clipped_token_fraction", ("clip/low", "clip/high"), "sum of both sides", sum),
+    Name("loss/clipped_token_fraction", ("clip/low", "clip/high"), "the sum of both", sum),
     Name("throughput/train_tok_per_sec", ("tokens_per_s/train",), ""),
     Name("data/step_num_trajectories", ("trajectories",), ""),
     Name("data/step_trainer_tokens", ("tokens/forwarded",), ""),

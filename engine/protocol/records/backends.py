@@ -37,20 +37,22 @@ def ignored(config: ProjectConfig, cards: int | None = None) -> dict[str, str]:
     no_card = "the engine computes on the CPU"
     if config.train.staleness and backend.sampler == "torch":
         reasons["train.staleness"] = (
-            "one process alternates sampling and training, so nothing overlaps; a vLLM server "
-            "samples during training"
+            "the torch sampler and the trainer share a process and take turns; only vLLM samples "
+            "during training"
         )
     for key, is_set in (
         ("backend.memory_share", backend.memory_share is not None),
         ("backend.sleep", backend.sleep != "auto"),
     ):
         if is_set and backend.sampler == "torch":
-            reasons[key] = "it applies to the vLLM server, but backend.sampler is torch"
+            reasons[key] = "it applies only to vLLM, but backend.sampler is torch"
         elif is_set and cards == 0:
             reasons[key] = no_card
     if backend.sleep in ("cache", "all") and backend.sampler == "vllm" and cards != 0:
         if config.train.staleness:
-            reasons["backend.sleep"] = "with train.staleness, vLLM samples while the policy trains"
+            reasons["backend.sleep"] = (
+                "with train.staleness above 0, vLLM samples while the policy trains"
+            )
         elif cards is not None and cards > backend.processes:
             reasons["backend.sleep"] = "vLLM has its own GPU"
     if backend.share_card and cards == 0:

@@ -74,7 +74,8 @@ class EnvironmentView(Value):
 
 
 class ChosenEngine(Value):
-    """Engine, by the interpreter that starts it; empty for the built-in one."""
+    """Engine by its environment's name and folder (`home`), and the interpreter that starts it;
+    folder and interpreter are empty for the built-in one."""
 
     name: str = BUILT_IN
     home: str = ""
@@ -124,8 +125,8 @@ class ActOnEnvironment(Request):
 
 
 class UseEngine(Request):
-    """Select the engine to start: the built-in one, an environment's, or the previous one by its
-    home."""
+    """Select the engine to start: the built-in one or an environment's, by `name`; or one version
+    of an environment, such as the previous one, by its folder `home`."""
 
     name: str
     home: str = ""

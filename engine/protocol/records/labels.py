@@ -41,11 +41,11 @@ Enters = Literal["this step", "the next step", "no step"]
 
 
 class Word(Value):
-    """Single statement of a label."""
+    """Single statement of a label: a score, a ranking, a mark such as `veto`, a note or a field."""
 
     kind: WordKind
     trajectory_id: str | None = None
-    """Id of the trajectory; None for an order, and for a note on the whole group."""
+    """Id of the trajectory; None for a ranking, and for a note on the whole group."""
     value: float | None = None
     """Value of a score, in [0, 1], or of a number field."""
     order: tuple[tuple[str, ...], ...] = ()

@@ -26,5 +26,5 @@ class RunNotes(Value):
     def _without_duplicates(cls, tags: tuple[str, ...]) -> tuple[str, ...]:
         unique = tuple(dict.fromkeys(tags))
         if len(unique) > MOST_TAGS:
-            raise ValueError(f"a run has at most {MOST_TAGS} tags, these are {len(unique)}")
+            raise ValueError(f"a run has at most {MOST_TAGS} tags, but {len(unique)} were given")
         return unique

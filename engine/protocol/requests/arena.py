@@ -33,7 +33,7 @@ class AskArena(Request):
         if bool(self.chats) == bool(self.scenario):
             raise ValueError("needs either chats or a scenario")
         if self.chats and len(self.chats) not in (1, len(self.models)):
-            raise ValueError("has neither one chat for all models nor one for each")
+            raise ValueError("needs one chat for all models, or one chat per model")
         return self
 
 

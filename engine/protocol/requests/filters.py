@@ -32,13 +32,13 @@ from engine.protocol.problems import Refused
 
 NUMBERS: dict[str, str] = {
     "reward": "total reward",
-    "advantage": "advantage in its group",
-    "step": "step that trained on it",
-    "group": "number of the group in its step, from 1",
+    "advantage": "advantage within the group",
+    "step": "step that trained on the trajectory",
+    "group": "number of the group in the step, from 1",
     "turns": "model calls",
     "tokens": "sampled tokens",
     "duration": "seconds from start to end",
-    "latency": "mean seconds of a model call",
+    "latency": "mean seconds per model call",
     "tool_calls": "tool calls",
     "tool_errors": "tool calls whose result looks like an error",
     "cost": "US dollars paid to a provider",
@@ -56,7 +56,7 @@ NAMES: dict[str, str] = {
     "tool": "name of a tool that was called",
     "scenario": "id of the scenario, or part of its title",
     "label": "kind of a label: best, veto, gold …",
-    "model": "contestant of an evaluation",
+    "model": "model compared in an evaluation",
     "split": "train or validation",
     "is": "state of the trajectory",
 }
@@ -64,13 +64,13 @@ NAMES: dict[str, str] = {
 
 TEXTS = ("text", "prompt", "answer", "call")
 STATES: dict[str, str] = {
-    "unscored": "has no valid reward, for a reason",
+    "unscored": "has no valid reward",
     "scored": "has a reward",
     "waiting": "waits for the judge",
     "truncated": "cut at a token limit",
-    "marked": "seems to address its grader",
+    "marked": "its text addresses the judge",
     "labelled": "has a label",
-    "signal": "its group has different rewards",
+    "signal": "rewards differ within its group",
 }
 """Values of `is:`, with their meaning."""
 SPLITS = ("train", "validation")
@@ -93,7 +93,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Match:
-    """Condition on a field of `NAMES` that is no text."""
+    """Condition on a field of `NAMES` that is not a text search."""
 
     field: str
     value: str
@@ -164,7 +164,7 @@ def tokens_of(text: str) -> Iterator[Token]:
             at = place + len(text[place:]) - len(text[place:].lstrip())
             if text[at] == '"':
                 raise _problem("The quotation mark is not closed", at)
-            raise _problem(f"`{text[at]}` is no operator", at, "Write `!=` for “not equal”.")
+            raise _problem(f"`{text[at]}` is not an operator", at, "Write `!=` for “not equal”.")
         kind = str(found.lastgroup)
         word = found.group(kind)
         yield Token(word if kind == "bracket" else kind, word, found.start(kind), found.end())
@@ -188,7 +188,7 @@ class _Parser:
     def parse(self) -> Node:
         node = self._or()
         if (extra := self._next) is not None:
-            raise _problem("The parenthesis closes nothing", extra.start)
+            raise _problem("The closing parenthesis has no opening one", extra.start)
         return node
 
     @property
@@ -288,13 +288,13 @@ class _Parser:
         except ValueError:
             figure = math.nan
         if not math.isfinite(figure) or "_" in value.text:
-            raise _problem(f"`{shortened(value.text)}` is no number", value.start)
+            raise _problem(f"`{shortened(value.text)}` is not a number", value.start)
         return Comparison(family, operator.text.replace("==", "="), figure, name)
 
     def _named(self, token: Token, field: str, value: str) -> Node:
         known = field.lower()
         if known in NUMBERS or known.partition(".")[0] in FAMILIES:
-            raise _problem(f"`{field}` is a number, compared as in `{field} > 3`", token.start)
+            raise _problem(f"`{field}` takes a comparison, as in `{field} > 3`", token.start)
         if known not in NAMES:
             raise _unknown(field, token.start)
         quoted = not value and self._touches(token, "quoted")
@@ -372,7 +372,7 @@ def _unknown(field: str, start: int) -> Refused:
     hint = f"Did you mean {' or '.join(shown)}?" if close else f"Fields: {', '.join(shown)}."
     if not close:
         hint += " Put text to search for in double quotes."
-    return _problem(f"`{shortened(field)}` is no field", start, hint)
+    return _problem(f"`{shortened(field)}` is not a field", start, hint)
 
 
 def _problem(message: str, start: int | None = None, hint: str = "") -> Refused:

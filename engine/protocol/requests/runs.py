@@ -203,7 +203,9 @@ class StartEvaluation(StartWork):
     @model_validator(mode="after")
     def _check_teacher(self) -> "StartEvaluation":
         if self.demonstrate and self.host:
-            raise ValueError("a teacher evaluation runs on this machine only: select no server")
+            raise ValueError(
+                "a teacher evaluation runs on this machine only: leave the server empty"
+            )
         return self
 
 

@@ -21,7 +21,7 @@ def _in_range(reward: float) -> float:
     """Check the range of a finite reward, so that sums stay finite; a NaN or infinite reward makes
     its trajectory unscored."""
     if math.isfinite(reward) and abs(reward) > MOST_REWARD:
-        raise ValueError(f"a reward lies between -{MOST_REWARD:g} and {MOST_REWARD:g}")
+        raise ValueError(f"a reward must be between -{MOST_REWARD:g} and {MOST_REWARD:g}")
     return reward
 
 

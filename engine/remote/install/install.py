@@ -75,8 +75,9 @@ class Installer:
         self._python = f"{self._home}/.venv/bin/python"
 
     async def install(self) -> str:
-        """Install the engine and return its id; returns early if it is installed already. Raises
-        LaunchError, Refused, EnvironmentMissing. Uploaded files stay, and the next call resumes."""
+        """Install the engine on the server and return its id; returns early if it is installed
+        already. Raises LaunchError, Refused, EnvironmentMissing; uploaded files then stay, and the
+        next call resumes."""
         refuse_unfit(self._report)
         await self._own()
         async with self._turn():
@@ -99,7 +100,8 @@ class Installer:
                 raise
             raise Refused.of(
                 "host.folder_not_ours",
-                f"{self._shell.base} on {self._shell.connection.server} contains other files.",
+                f"{self._shell.base} on {self._shell.connection.server} contains files of other "
+                "programs.",
                 "Choose an empty or new installation folder.",
             ) from None
 
@@ -167,7 +169,7 @@ class Installer:
             UV + 'if ! "$home/.venv/bin/python" -c "" 2>/dev/null; then\n'
             'rm -rf "$home/.venv"\n'
             '"$uv" --no-config venv --quiet --python "${known:-3.11}" "$home/.venv"; fi',
-            what="make an environment with Python 3.11",
+            what="create a Python environment",
             home=self._home,
             uv=uv,
             known=known,
@@ -224,7 +226,10 @@ class Installer:
             for one in wheels
         )
         await self._shell.run(
-            'cat > "$home/wheels.txt"', lines.encode(), what="list the wheels", home=self._home
+            'cat > "$home/wheels.txt"',
+            lines.encode(),
+            what="store the list of wheels",
+            home=self._home,
         )
         await self._installing(
             UV + '"$uv" --no-config pip install --quiet --python "$python" --no-deps --offline '
@@ -292,7 +297,8 @@ class Installer:
 
 
 async def roll_back(shell: Shell) -> str:
-    """Switch to the previous engine; returns its id. Raises LaunchError, Refused without one."""
+    """Switch the server to its previous engine; returns the engine's id. Raises LaunchError,
+    Refused without one."""
     output = await shell.run('basename "$(readlink "$base/previous")"')
     before = output.strip()
     if not before:
@@ -302,7 +308,8 @@ async def roll_back(shell: Shell) -> str:
 
 
 async def remove_all(shell: Shell) -> None:
-    """Remove the base folder. Raises LaunchError, Refused if the folder lacks Atelier's marker."""
+    """Remove Atelier's base folder from the server, with engines, projects and runs. Raises
+    LaunchError, Refused if the folder lacks Atelier's marker."""
     output = await shell.run(
         'if [ ! -e "$base" ]; then echo gone; elif [ -e "$base/$mark" ]; then echo ours; fi',
         mark=MARK,
@@ -335,6 +342,6 @@ def _busy(shell: Shell, who: str) -> Refused:
     who = who or "another machine of yours"
     return Refused.of(
         "host.busy",
-        f"Another installation is in progress on {shell.connection.server}: {who}.",
-        "Wait until it has finished, then try again.",
+        f"Another installation is in progress on {shell.connection.server} (from {who}).",
+        "Wait until the installation has finished, then try again.",
     )

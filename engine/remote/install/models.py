@@ -32,7 +32,7 @@ async def ensure_model(client: EngineClient, shell: Shell, name: str, progress: 
 
 async def _pull(shell: Shell, name: str, missing: ModelError) -> None:
     try:
-        await shell.run(PULL, what=f"pull {name}", name=name)
+        await shell.run(PULL, what=f"download {name}", name=name)
     except LaunchError as error:
         raise Refused.of(
             "model.not_there",

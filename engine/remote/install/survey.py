@@ -11,7 +11,7 @@ OLDEST_LIBC = (2, 28)
 """Oldest glibc version that torch wheels support."""
 NETWORKED = {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb2", "afs", "fuseblk"}
 NEED = {"engine-cpu": (260e6, 1.0e9), "engine-gpu": (4.2e9, 9.5e9)}
-"""Bytes to upload and bytes needed on the disk, by kind of engine."""
+"""(bytes to upload, bytes needed on the server's disk) by kind of engine."""
 RESERVE = 2e9
 TOOLS = ("tar", "gzip", "sha256sum", "flock", "awk")
 
@@ -50,7 +50,8 @@ exit 0
 
 
 async def survey(shell: Shell, kind: str = "auto") -> HostReport:
-    """Survey a server without changing it. `kind` is the requested engine, or `auto`."""
+    """Survey a server's OS, GPU, disk and Python without changing it. `kind` is the requested
+    engine (`engine-gpu`, `engine-cpu`), or `auto`."""
     facts = read(await shell.run(SCRIPT, what="run the survey"))
     cards = [card for text in facts["card"] if (card := _card(text))]
     libc = _first(facts, "libc")
@@ -89,7 +90,7 @@ def read(text: str) -> dict[str, list[str]]:
 
 
 def refuse_unfit(report: HostReport) -> None:
-    """Raises LaunchError with the first failed check of a server that cannot run an engine."""
+    """Raise LaunchError with the first failed check if the server cannot run an engine."""
     for check in report.checks:
         if check.state == "bad":
             raise LaunchError(
@@ -141,16 +142,18 @@ def _graphics(report: HostReport) -> Check:
         words = "No NVIDIA GPU: training uses the CPU."
         if report.engine == "engine-gpu":
             hint = "Install the CPU engine."
-            return Check(name="Graphics", state="bad", words="No NVIDIA GPU.", hint=hint)
-        return Check(name="Graphics", state="warn", words=words)
+            return Check(name="GPU", state="bad", words="No NVIDIA GPU.", hint=hint)
+        return Check(name="GPU", state="warn", words=words)
     first = report.cards[0]
     words = ", ".join(f"{one.name} ({one.memory_bytes / 2**30:.0f} GiB)" for one in report.cards)
     words += f", driver {first.driver}"
     major = int(first.driver.split(".")[0]) if first.driver.split(".")[0].isdecimal() else 0
     if report.engine == "engine-gpu" and major < DRIVER_FLOOR:
-        hint = f"CUDA 13 needs driver {DRIVER_FLOOR} or newer: update it, or train on the CPU."
-        return Check(name="Graphics", state="bad", words=words, hint=hint)
-    return Check(name="Graphics", state="good", words=words)
+        hint = (
+            f"CUDA 13 needs driver {DRIVER_FLOOR} or newer: update the driver, or train on the CPU."
+        )
+        return Check(name="GPU", state="bad", words=words, hint=hint)
+    return Check(name="GPU", state="good", words=words)
 
 
 def _disk(report: HostReport, facts: dict[str, list[str]]) -> Check:
@@ -160,7 +163,9 @@ def _disk(report: HostReport, facts: dict[str, list[str]]) -> Check:
         return Check(name="Disk", state="bad", words=f"{report.folder} is not writable.", hint=hint)
     if not facts.get("executable"):
         hint = "The file system is mounted noexec: use another folder."
-        return Check(name="Disk", state="bad", words="Programs cannot run there.", hint=hint)
+        return Check(
+            name="Disk", state="bad", words=f"Programs cannot run in {report.folder}.", hint=hint
+        )
     need = 0 if any(one.current for one in report.engines) else report.installed_bytes + RESERVE
     if report.free_bytes < need:
         hint = f"The engine needs {need / 1e9:.1f} GB: free some space, or use another folder."
@@ -172,7 +177,7 @@ def _folder(report: HostReport) -> list[Check]:
     if not report.shared:
         return []
     words = f"{report.folder} is on {report.filesystem}, which other machines may share."
-    hint = "Only one engine at a time can use it; a local disk is also faster."
+    hint = "Only one engine at a time can use this folder; a local disk is also faster."
     return [Check(name="Folder", state="warn", words=words, hint=hint)]
 
 
@@ -180,8 +185,8 @@ def _leaving(facts: dict[str, list[str]]) -> list[Check]:
     if not facts.get("kills") or _first(facts, "linger") == "yes":
         return []
     words = "This server ends your processes when you log out."
-    hint = "Run `loginctl enable-linger` there once, or runs end with the connection."
-    return [Check(name="Leaving", state="warn", words=words, hint=hint)]
+    hint = "Run `loginctl enable-linger` there once; otherwise runs end with the connection."
+    return [Check(name="Logout", state="warn", words=words, hint=hint)]
 
 
 def _tools(facts: dict[str, list[str]]) -> list[Check]:

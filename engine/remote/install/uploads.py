@@ -46,7 +46,7 @@ async def upload_file(
             return
     raise LaunchError.of(
         "host.file_damaged",
-        f"{file.name} arrived damaged at {shell.connection.server}.",
+        f"{file.name} was damaged during the upload to {shell.connection.server}.",
         "Check the disk there and try again.",
     )
 
@@ -96,7 +96,8 @@ class SourceArchive:
 
 
 def source_archive() -> SourceArchive:
-    """Source code archive, packed once into the user's cache; equal sources give equal bytes."""
+    """Return an archive of Atelier's source code, packed once into the user's cache; equal sources
+    give equal bytes."""
     folder = Path(platformdirs.user_cache_dir("atelier")) / "downloads"
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"source-{build()}.tar.gz"

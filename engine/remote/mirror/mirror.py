@@ -21,7 +21,7 @@ WAIT_S = 15.0
 FIRST_BYTES = 2**18
 """First and smallest page size in bytes; small, so that an unreliable connection makes progress."""
 IDLE_S = 1.0
-"""Minimum pause in seconds after an empty page that came at once."""
+"""Minimum pause in seconds after an empty page that arrived immediately."""
 PAGE_S = 1.0
 """Seconds that a request should take at most; the page size is halved or doubled accordingly."""
 
@@ -47,7 +47,8 @@ class Mirror:
 
     @property
     def behind(self) -> int:
-        """Number of reported events that are not stored yet."""
+        """Number of events that the remote engine has reported and this mirror has not stored
+        yet."""
         return max(0, self.known - self._replica.seq)
 
     async def run(self) -> None:
@@ -85,8 +86,8 @@ class Mirror:
                 "replica.no_progress",
                 f"The server sent events up to {changes.last}, but only those up to {stored} were "
                 "stored here.",
-                "The changes are requested again. If this continues, update both engines to the "
-                "same version.",
+                "The changes are requested again. If this repeats, update Atelier on both machines "
+                "to the same version.",
             )
         self._announce(None)
 

@@ -38,8 +38,8 @@ SPEAKS: dict[str, tuple[str, ...]] = {
     "checkpoint.saved": ("checkpoints",),
     "checkpoint.dropped": ("checkpoints",),
 }
-"""Kinds of events that were stored together with rows, and the tables of these rows. `transcripts`
-is not sent, because it is derived from the bodies."""
+"""Kinds of events that are stored together with database rows, and the tables of these rows.
+`transcripts` is not sent, because it is derived from the bodies."""
 
 ROWS = ("trajectories", "groups", "calls", "verdicts", "labels", "checkpoints")
 
@@ -124,8 +124,8 @@ def columns(db: apsw.Connection, table: str, schema: str = "main") -> list[tuple
 
 
 def page_schema(db: apsw.Connection, schema: str = "main") -> dict[str, str]:
-    """SQL by table that creates the tables of a page, derived from an open run.db, which is called
-    `schema` within the connection."""
+    """Return table name → SQL that creates the table in a page of changes, derived from an open
+    run.db, which is called `schema` within the connection."""
     made = {"about": "CREATE TABLE about(run_id TEXT, version INTEGER) STRICT"}
     for table in ("events", *ROWS):
         definitions = ", ".join(f"{name} {kind}" for name, kind in columns(db, table, schema))
@@ -146,8 +146,9 @@ def read_page(
     most_events: int = MOST_EVENTS,
     most_bytes: int = MOST_BYTES,
 ) -> Page | None:
-    """Page of the events of a run.db after `after` and the rows that they refer to; None if there
-    are none. Raises StoreError if the file cannot be read."""
+    """Return a page of a run.db: events with `seq` above `after`, up to the limits, and the rows
+    that they refer to; None if there are no such events. Raises StoreError if the file cannot be
+    read."""
     if last_seq(file) <= after:
         return None
     with contextlib.closing(_beside(file)) as db:
@@ -209,8 +210,8 @@ def _take_events(db: apsw.Connection, after: int, most_events: int, most_bytes: 
 
 
 def pack(content: bytes) -> bytes:
-    """Compress bytes to a zlib stream. Blocks that would not shrink, such as bodies, which are
-    compressed already, are stored uncompressed."""
+    """Compress bytes to a zlib stream. Blocks that would not shrink, such as trajectory records,
+    which are compressed already, are stored as they are."""
     parts = [b"\x78\x01"]  # the header that zlib writes at this level (RFC 1950)
     for start in range(0, len(content), PIECE):
         piece = content[start : start + PIECE]

@@ -1,4 +1,5 @@
-"""Record of a mirrored run: its server and id, in a small file of the run folder."""
+"""Record of a mirrored run: its server and the project's folder there, in a small file of the run
+folder."""
 
 from pathlib import Path
 
@@ -20,7 +21,8 @@ class Replicated(Value):
 
 
 def read_record(run: Path) -> Replicated | None:
-    """Server and folder there of the run mirrored in `run`; None for a run of this machine."""
+    """Read the server, and the project's folder there, of the run mirrored in folder `run`; None
+    for a run of this machine."""
     try:
         return Replicated.model_validate_json(read_regular(run / FILE, MOST_BYTES))
     except (OSError, ValueError):

@@ -153,7 +153,8 @@ class Replica:
             if first > seq + 1 or last - first + 1 != count:
                 raise StoreError.of(
                     "replica.gap",
-                    f"Changes {first} to {last} do not follow {seq}, the last stored change.",
+                    f"The server sent changes {first} to {last}, but the last stored change is "
+                    f"{seq}.",
                     f"All changes from {seq + 1} are requested again.",
                     where=self._where,
                 )
@@ -167,8 +168,8 @@ class Replica:
         return StoreError.of(
             "replica.damaged",
             f"Changes of the run arrived damaged: {why}.",
-            "Nothing was stored; the changes are requested again. If this repeats, update both "
-            "engines to the same version.",
+            "Nothing was stored; the changes are requested again. If this repeats, update "
+            "Atelier on both machines to the same version.",
             where=self._where,
         )
 
@@ -243,12 +244,12 @@ BODIES = ("SELECT body FROM trajectories", "SELECT body FROM calls")
 
 
 def check_rows(page: apsw.Connection) -> None:
-    """Check all rows of a page. Raises ValueError for the first row that this machine would not
-    have stored."""
+    """Check all rows of a page of changes. Raises ValueError for the first row with an invalid
+    record, a number out of range, or a record that is too large."""
     for seq, kind, body in page.execute("SELECT seq, kind, body FROM events"):
         event = decode(_text(body))
         if (event.seq, event.kind) != (seq, kind):  # type: ignore[union-attr]
-            raise ValueError(f"event {seq} has another number or kind inside")
+            raise ValueError(f"event {seq} contains another number or kind")
     for sql, form in FORMS:
         for (text,) in page.execute(sql):
             form.model_validate_json(_text(text))

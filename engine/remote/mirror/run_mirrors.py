@@ -203,7 +203,7 @@ class Mirrors:
         await fetch(client, run.name, run, LOG, _unheard, MOST_SMALL_BYTES)
 
     async def release(self, run: Path) -> None:
-        """Turn a mirrored run into a run of this machine."""
+        """Turn the mirrored run in folder `run` into a run of this machine."""
         async with self._following:
             await self._stop_one(run.name)
             forget_record(run)
@@ -278,7 +278,7 @@ class Mirrors:
             raise Refused.of(
                 "host.bad_spec",
                 f"The settings of run {run_id} on {self._host} cannot be read.",
-                "Update both engines to the same version.",
+                "Update Atelier on both machines to the same version.",
                 detail=str(error)[:2000],
             ) from error
         known = self._home.started.find(run_id, self._host)
@@ -302,11 +302,12 @@ class Mirrors:
         raise LaunchError.of(
             "host.away",
             f"{self._host} disconnected right after it carried out your request.",
-            "The result appears here after reconnecting.",
+            "The result appears here after the server is connected again.",
         )
 
     def touch(self, run_id: str) -> None:
-        """Mirror this run without delay for a while, because a command was sent to its server."""
+        """Mirror this run without delay for `LINGER_S` seconds, because a command was sent to its
+        server."""
         self._touched[run_id] = time.monotonic()
         self._news.set()
 
@@ -326,4 +327,4 @@ def _is_free(folder: Path) -> bool:
 
 
 def _unheard(done: int, total: int) -> None:
-    """Ignored progress of a small download."""
+    """Ignore the progress of a small download."""

@@ -13,11 +13,11 @@ from engine.remote.ssh.commands import receive_file
 from engine.remote.ssh.problems import socket_unusable, upload_failed
 
 REACH_S = 10.0
-"""Timeout of name resolution and TCP connection, and of a jump host's part of it."""
+"""Seconds for name resolution and TCP connection, also for a connection made by a jump host."""
 GREET_S = 20.0
-"""Timeout of version and key exchange, up to a server whose host key is verified."""
+"""Seconds for the SSH version and key exchange, until the host key is verified."""
 AUTHENTICATE_S = 60.0
-"""Timeout of authentication, without the time that a person takes to reply."""
+"""Seconds for authentication, excluding the time that a person takes to reply."""
 KEEPALIVE_S = 5
 UNANSWERED = 3
 """Tolerated unanswered keep-alives; the next one, after 20 s of silence, ends the connection."""
@@ -37,7 +37,8 @@ class Done:
 
 
 class Asker(Protocol):
-    """Interface for questions to a person; cancelled when the reply is no longer needed."""
+    """Interface for questions to a person. The caller cancels `ask` when the reply is no longer
+    needed."""
 
     async def ask(self, question: Question) -> str | None:
         """Ask the person and return the reply; None if they cancel."""
@@ -64,7 +65,7 @@ class Connection(Protocol):
     ) -> None:
         """Write `data` into a remote file from byte `begin` on, truncating it there. `path` is
         taken literally, and a relative one is below the home folder. An interrupted upload keeps
-        what has arrived. Raises LaunchError `ssh.upload_failed` with the server's message."""
+        the uploaded part. Raises LaunchError `ssh.upload_failed` with the server's message."""
         done = await self.run(receive_file(path, begin, mode), data)
         if done.code:
             raise upload_failed(self.server, path, done.err.decode(errors="replace"))
@@ -97,7 +98,7 @@ def prepare_socket(socket: Path) -> None:
     if stat.S_IMODE(status.st_mode) & 0o077:
         raise socket_unusable(str(folder), "other users can access the folder")
     if socket.exists() and not socket.is_socket():
-        raise socket_unusable(str(socket), "another file has this name")
+        raise socket_unusable(str(socket), "another file with this name exists")
     socket.unlink(missing_ok=True)
 
 

@@ -138,7 +138,7 @@ async def _read(stdout: Reader, on_chunk: Callable[[bytes], None] | None) -> byt
                 raise LaunchError.of(
                     "ssh.too_much_said",
                     f"A command on the server printed more than {MOST_OUT_BYTES >> 20} MiB.",
-                    "Check what its login shell starts.",
+                    "Check what your login shell on the server starts.",
                 )
     return bytes(output)
 

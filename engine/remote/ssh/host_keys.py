@@ -26,7 +26,7 @@ from engine.remote.ssh.questions import QuestionService
 from engine.remote.ssh.settings import Settings
 
 Record = tuple[list[asyncssh.SSHKey], list[asyncssh.SSHKey], list[asyncssh.SSHKey]]
-"""Keys, certificate authorities, revoked keys."""
+"""(known keys, certificate authorities, revoked keys) of a host."""
 
 
 class Trust:
@@ -49,9 +49,9 @@ class Trust:
         """Certificate authority that is not on record, shown in the last failed attempt."""
 
     def on_record(self, host: str, address: str, port: int | None) -> Record:
-        """Known keys, authorities and revoked keys of a host, as AsyncSSH requests them. An entry
-        without a port counts if there is none with the port, as in OpenSSH; revoked is revoked with
-        and without it."""
+        """Known keys, authorities and revoked keys of a host, as AsyncSSH requests them. As in
+        OpenSSH, an entry without a port counts if there is none with the port; a key revoked with
+        or without the port is revoked."""
         self._read(host)
         keys = [entry.key for entry in self._exact or self._of("", self._bare)]
         authorities = [] if self._plain_only else self._authorities
@@ -59,7 +59,8 @@ class Trust:
         return [*keys, *self._confirmed], authorities, revoked
 
     def algorithms(self) -> list[str]:
-        """Host key algorithms: as configured, or else with those of recorded keys first."""
+        """Host key algorithms to offer: the configured ones, or else the defaults with those of
+        known keys first."""
         self.shown = self.signed_by = None
         certificates = get_default_certificate_algs()
         defaults = [*certificates, *get_default_public_key_algs()]
@@ -86,8 +87,8 @@ class Trust:
         return False
 
     async def settle(self, error: asyncssh.DisconnectError) -> None:
-        """Ask the person about the host key for which an attempt failed. Returns if another attempt
-        may succeed, else raises LaunchError."""
+        """Handle an attempt that failed because of its host key, by asking the person about an
+        unknown key. Returns if another attempt may succeed, else raises LaunchError."""
         if "revoked" in error.reason:
             marked = self._marked("revoked")
             raise host_key_revoked(self._place, marked[0].where if marked else "")

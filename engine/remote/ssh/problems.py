@@ -73,7 +73,7 @@ def name_not_found(place: Place, name: str) -> LaunchError:
     return of(
         "name_not_found",
         f"{place}: the name {name} cannot be resolved.",
-        "Check the name, and whether its VPN or network is connected.",
+        "Check the name, and whether the server's network or VPN is connected.",
     )
 
 
@@ -115,7 +115,7 @@ def auth_timed_out(place: Place, seconds: float) -> LaunchError:
     return of(
         "auth_timed_out",
         f"{place} did not finish the login within {seconds:.0f} s.",
-        "The server may be overloaded; see its login log.",
+        "The server may be overloaded; see the log of its SSH server (sshd).",
     )
 
 
@@ -146,7 +146,7 @@ def no_session(server: str, why: str) -> LaunchError:
 def host_key_refused(place: Place, key: str) -> LaunchError:
     return of(
         "host_key_refused",
-        f"{place} shows the key {key}, which you did not confirm; nothing was sent.",
+        f"{place} presented the host key {key}, which you did not confirm; nothing was sent.",
         "Compare the fingerprint with the one from its administrator, then connect again.",
     )
 
@@ -154,17 +154,17 @@ def host_key_refused(place: Place, key: str) -> LaunchError:
 def host_key_unknown(place: Place, key: str) -> LaunchError:
     return of(
         "host_key_unknown",
-        f"{place} shows the key {key}, which is unknown, and StrictHostKeyChecking forbids "
-        "asking you.",
-        "Add its key to known_hosts, or let the configuration ask.",
+        f"{place} presented the host key {key}, which is unknown, and StrictHostKeyChecking "
+        "forbids asking you.",
+        "Add the host key to known_hosts, or set StrictHostKeyChecking to ask.",
     )
 
 
 def host_key_changed(place: Place, was: str, now: str, where: str, remove: str) -> LaunchError:
     return LaunchError.of(
         "ssh.host_key_changed",
-        f"{place} shows {now}, but its known key is {was}: this may be a man-in-the-middle "
-        "attack. Nothing was sent to it.",
+        f"{place} presented {now}, but its known host key is {was}: this may be a "
+        "man-in-the-middle attack. Nothing was sent to it.",
         f"Only if its administrator confirms the new key, run `{remove}` and connect again.",
         where,
     )
@@ -173,7 +173,7 @@ def host_key_changed(place: Place, was: str, now: str, where: str, remove: str) 
 def host_key_revoked(place: Place, where: str) -> LaunchError:
     return LaunchError.of(
         "ssh.host_key_revoked",
-        f"{place} shows a key that is marked as revoked; nothing was sent to it.",
+        f"{place} presented a host key that is marked as revoked; nothing was sent to it.",
         "Do not use this server until its administrator has given it a new key.",
         where,
     )
@@ -191,7 +191,7 @@ def passphrase_wrong(place: Place, key: str, tries: int) -> LaunchError:
     return of(
         "passphrase_wrong",
         f"{place}: the passphrase of {key} was wrong {tries} times.",
-        "Connect again to try another one, or add the key to ssh-agent.",
+        "Connect again to enter another passphrase, or add the key to ssh-agent.",
     )
 
 
@@ -206,7 +206,7 @@ def cancelled_by_user(place: Place, kind: str, what: str) -> LaunchError:
 def password_wrong(place: Place, methods: str = "") -> LaunchError:
     return of(
         "password_wrong",
-        f"{place} did not accept your input.",
+        f"{place} rejected the password or code that you entered.",
         "Check user, password and code, and connect again.",
         detail=methods,
     )
@@ -216,12 +216,12 @@ def no_key_accepted(place: Place, tried: Sequence[str]) -> LaunchError:
     if not tried:
         return of(
             "no_key_accepted",
-            f"{place} requires a key, and you have none.",
+            f"{place} requires an SSH key, and none was found.",
             "Create one with `ssh-keygen`, install it with `ssh-copy-id`, or start ssh-agent.",
         )
     return of(
         "no_key_accepted",
-        f"{place} accepted none of these: {', '.join(tried)}.",
+        f"{place} accepted none of these keys: {', '.join(tried)}.",
         "Check the user name, and that the public key is in ~/.ssh/authorized_keys there.",
     )
 
@@ -229,7 +229,8 @@ def no_key_accepted(place: Place, tried: Sequence[str]) -> LaunchError:
 def certificate_expired(place: Place, tried: Sequence[str]) -> LaunchError:
     return of(
         "certificate_expired",
-        f"{place} accepted none of these, of which a certificate has expired: {', '.join(tried)}.",
+        f"{place} accepted none of these keys, one with an expired certificate: "
+        f"{', '.join(tried)}.",
         "Have the certificate renewed.",
     )
 
@@ -243,7 +244,7 @@ def account_expired(place: Place, why: str) -> LaunchError:
 
 
 def too_many_failures(place: Place, tried: Sequence[str]) -> LaunchError:
-    shown = f" after {', '.join(tried)}" if tried else ""
+    shown = f" after trying {', '.join(tried)}" if tried else ""
     return of(
         "too_many_failures",
         f"{place} closed the connection{shown}: too many failed logins.",
@@ -255,7 +256,7 @@ def no_common_algorithm(place: Place, why: str) -> LaunchError:
     return of(
         "no_common_algorithm",
         f"{place} and this machine share no SSH algorithm.",
-        "Update its SSH server, or allow the algorithm in ~/.ssh/config.",
+        "Update the server's SSH software, or allow the algorithm in ~/.ssh/config.",
         detail=printable(why),
     )
 
@@ -271,7 +272,7 @@ def forwarding_forbidden(server: str, port: int) -> LaunchError:
 def jump_forbids(place: Place, onward: str) -> LaunchError:
     return of(
         "jump_forbids",
-        f"The jump host {place.server} forbids connecting on to {onward}.",
+        f"The jump host {place.server} does not allow connections to {onward}.",
         "Ask its administrator for AllowTcpForwarding, or use another jump host.",
     )
 
@@ -287,7 +288,7 @@ def jump_cannot_reach(place: Place, onward: str, why: str) -> LaunchError:
 def jump_loop(server: str) -> LaunchError:
     return of(
         "jump_loop",
-        f"The connection to {server} goes through itself.",
+        f"The configuration makes {server} its own jump host.",
         "Check ProxyJump in ~/.ssh/config: a jump host must not match its own ProxyJump line.",
     )
 
@@ -297,7 +298,7 @@ def proxy_failed(place: Place, command: str, why: str) -> LaunchError:
         "proxy_failed",
         f"The ProxyCommand to {place.server} exited before the connection was established: "
         f"{reason_of(why)}.",
-        "Run it in a terminal to see what it needs.",
+        "Run that command in a terminal to see its error.",
         detail=command,
     )
 
@@ -306,7 +307,7 @@ def config_broken(where: str, why: str) -> LaunchError:
     return LaunchError.of(
         "ssh.config_broken",
         f"The SSH configuration cannot be read: {printable(why, 300)}.",
-        "Fix that line; check it with `ssh -G NAME`.",
+        "Fix the file; check it with `ssh -G NAME`.",
         where,
     )
 
@@ -338,7 +339,7 @@ def upload_failed(server: str, path: str, why: str) -> LaunchError:
 def socket_unusable(path: str, why: str) -> LaunchError:
     return LaunchError.of(
         "ssh.socket_unusable",
-        f"The connection cannot be forwarded to a socket: {why}.",
+        f"The local socket for the SSH connection cannot be used: {why}.",
         "Set XDG_RUNTIME_DIR to a private folder with a short name.",
         path,
     )

@@ -84,7 +84,8 @@ class QuestionService:
 
 
 def kind_of_secret(prompt: str, echo: bool) -> QuestionKind:
-    """Kind of a secret that a server prompts for, password or code. `echo`: may be visible."""
+    """Guess from a server's prompt whether it wants a password or a code. `echo`: the server lets
+    the reply be visible."""
     words = prompt.lower()
     one_time = any(word in words for word in ("one-time", "one time", "otp", "verification"))
     return "password" if "password" in words and not echo and not one_time else "code"

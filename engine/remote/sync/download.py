@@ -21,10 +21,11 @@ from engine.runtime.safe_paths import FILE_MODE, inside, make_parents, open_to_w
 PARTS = ".arriving"
 """Subfolder of the run for incomplete files."""
 OURS = ("lock", "ballast", "replica.json", PARTS)
-"""Names at the top of a run folder that are never downloaded, like the database."""
+"""Names at the top of a run folder that only this machine writes and that are never downloaded (the
+database neither)."""
 DATABASE = "run.db"
 SPEC = "run.json"
-"""File that is downloaded only by its own name, when the run begins."""
+"""File that is downloaded only if it is requested by name, when the mirror is created."""
 MOST_RUN_BYTES = 2**41
 """Size limit of all files of a run."""
 ROOM_BYTES = 2**28
@@ -132,7 +133,7 @@ async def _fetch_one(
         part.unlink()
     raise StoreError.of(
         "sync.damaged",
-        f"{file.path} repeatedly arrived damaged.",
+        f"{file.path} was damaged in every download.",
         "The file may be changing on the server: pause the run and try again.",
     )
 
@@ -140,7 +141,8 @@ async def _fetch_one(
 async def _arrives(
     client: EngineClient, run_id: str, part: Path, file: FileEntry, came: Callable[[int], None]
 ) -> bool:
-    """Continue a download where it stopped; returns whether the file is as announced."""
+    """Continue the download of a file where it stopped; returns whether its size and hash are as
+    announced."""
     with os.fdopen(open_to_write(part, append=True), "ab") as target:
         begin = target.tell()
         if begin > file.bytes:

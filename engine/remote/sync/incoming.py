@@ -37,7 +37,8 @@ class Incoming:
         self._contents = workspace / ".atelier" / "incoming"
 
     def missing(self, request: SyncFolder) -> Missing:
-        """File contents of the manifest that are neither in the folder nor uploaded yet."""
+        """Hashes of the manifest's file contents that are neither in the folder nor uploaded
+        yet."""
         root, wanted = self._root(request), request.manifest
         here = {file.sha256 for file in _present(root).values()} if root.is_dir() else set()
         lacking = {
@@ -61,7 +62,10 @@ class Incoming:
         part = self._part(sha256)
         size = self.received_bytes(sha256)
         if size != offset:
-            raise Refused.of("sync.other_place", f"{size} bytes have arrived, not {offset}.")
+            raise Refused.of(
+                "sync.other_place",
+                f"The upload continues at byte {offset}, but the server has {size} bytes.",
+            )
         try:
             with os.fdopen(open_to_write(part, append=True), "ab") as target:
                 async for block in blocks:
@@ -82,7 +86,9 @@ class Incoming:
                 sync_open(source)
         if not whole:
             part.unlink()
-            raise Refused.of("sync.damaged", "A file arrived damaged.", "It will be sent again.")
+            raise Refused.of(
+                "sync.damaged", "A file was damaged during the upload.", "It will be sent again."
+            )
         move_into_place(part, self._content(sha256))
 
     def commit(self, request: SyncFolder) -> Synced:
@@ -135,14 +141,16 @@ class Incoming:
         content = self._content(sha256)
         source = content if content.exists() else by_hash.get(sha256)
         if source is None:
-            raise Refused.of("sync.incomplete", "Not every file has arrived.", "Send the rest.")
+            raise Refused.of(
+                "sync.incomplete", "Some files are not uploaded yet.", "Upload the missing files."
+            )
         shutil.copyfile(source, target)
         target.chmod(0o755 if executable else 0o644)
         sync(target)
 
     def _content(self, sha256: str) -> Path:
         if not re.fullmatch(SHA256[1:-1], sha256):
-            raise Refused.of("sync.bad_hash", "This is not a SHA-256.")
+            raise Refused.of("sync.bad_hash", "This is not a SHA-256 hash.")
         return self._contents / sha256
 
     def _part(self, sha256: str) -> Path:

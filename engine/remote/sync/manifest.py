@@ -60,8 +60,8 @@ def _refuse_links_outside(project: Path, files: list[tuple[str, Path]]) -> None:
         if file.is_symlink() and not file.resolve().is_relative_to(root):
             raise ConfigError.of(
                 "sync.link_outside",
-                f"{name} is a link to {file.resolve()}, outside the project, and only the "
-                "project is uploaded.",
+                f"{name} is a link to {file.resolve()}, outside the project, but only "
+                "files in the project are uploaded.",
                 f"Copy the file into the project, or exclude it in {RULES}.",
                 where=str(file),
             )

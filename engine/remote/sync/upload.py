@@ -1,4 +1,4 @@
-"""Upload of a local folder to another engine, so that both become equal."""
+"""Upload of a local folder to another engine, whose folder then has the same files."""
 
 import asyncio
 from collections.abc import Callable

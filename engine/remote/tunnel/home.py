@@ -32,7 +32,8 @@ class LocalMachine:
     """Settings of the runs that were started from here."""
 
     def folder_name(self, project: Path) -> str:
-        """Folder name of a project in a server's workspace; stable until the project is moved."""
+        """Folder name of a local project in a server's workspace; the same until the project is
+        moved."""
         mark = hashlib.sha256(f"{self.id} {project}".encode()).hexdigest()[:8]
         kept = "".join(c if c in FIT else "-" for c in project.name)
         return f"{kept.strip('-_') or 'project'}-{mark}"

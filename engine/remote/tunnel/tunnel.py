@@ -116,8 +116,8 @@ class Tunnel:
         self._hurry.set()
 
     def do(self, job: str) -> None:
-        """Queue a job on the server: `install`, `roll_back`, `take_over`, `stop_engine` or
-        `remove`; connects if needed."""
+        """Queue a job on the server: `install`, `roll_back`, `take_over` (the lease of another
+        machine), `stop_engine` or `remove`; connects if needed."""
         self.job = job
         self.connect()
 
@@ -188,7 +188,8 @@ class Tunnel:
         return True
 
     async def _use_again(self, reached: Reached, shell: Shell) -> None:
-        """Use the address from before a reconnect if the engine still answers there."""
+        """Use the engine at the address known from before the reconnect; forget the address if no
+        engine answers there."""
         try:
             await self._use(reached, shell)
         except LaunchError as error:
@@ -263,7 +264,7 @@ class Tunnel:
         if not await verify_engine(reached.port, reached.token, socket):
             raise LaunchError.of(
                 "host.engine_silent",
-                f"Another program than the started engine responds on {self.spec.name}.",
+                f"A program other than the Atelier engine responds on {self.spec.name}.",
                 "Retrying automatically.",
             )
         if self.job == "stop_engine":
@@ -349,7 +350,7 @@ def _defect(error: Exception) -> Problem:
     return Problem(
         code="host.bug",
         message=f"Unexpected error: {type(error).__name__}: {error}",
-        hint="Connect again; please report it with the details.",
+        hint="Connect again, and report this error with its details.",
         detail="".join(traceback.format_exception(error))[-8000:],
     )
 

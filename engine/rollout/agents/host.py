@@ -37,7 +37,8 @@ printed = contextvars.ContextVar("printed", default=None)
 
 
 class Model:
-    """Second argument of `rollout(scenario, model)`."""
+    """Second argument of the user's `rollout(scenario, model)`: base URL, API key and name of the
+    model's endpoint."""
 
     def __init__(self, base_url, api_key, name):
         self.base_url = base_url
@@ -149,7 +150,7 @@ class Host:
         except BaseException as error:
             raise Failure(
                 "agent.does_not_import",
-                "%s does not import: %s" % (name, error_text(error)),
+                "%s cannot be imported: %s" % (name, error_text(error)),
                 "Fix the import, or set agent.python to an interpreter with the packages.",
                 place(error, self.project) or name,
                 detail(error),
@@ -164,7 +165,7 @@ class Host:
             raise Failure(
                 "agent.no_rollout",
                 "%s has no function `%s(scenario, model)`." % (file, name),
-                "Define it; it may be async.",
+                "Define the function; it may be async.",
                 file,
             )
         return function
@@ -254,8 +255,8 @@ class Host:
         if code != 0:
             raise Failure(
                 "agent.command_failed",
-                "The agent's command ended with exit %d." % code,
-                "See its output.",
+                "The agent's command exited with code %d." % code,
+                "See the output of the command.",
                 self.command,
             )
         lines = text.strip().splitlines()
@@ -310,7 +311,8 @@ def detail(error):
 
 def guarded(life):
     """Fork, and return in the child; the parent stays as its guardian, which kills whatever the
-    child leaves behind. `life` (int) is a pipe's descriptor; the pipe closes with the engine."""
+    child leaves behind. `life` (int) is the descriptor of a pipe that reaches end of file when the
+    engine exits."""
     spec = importlib.util.spec_from_file_location("atelier_life", LIFE)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -22,8 +22,8 @@ class Failure(Exception):
 
 
 def read_result(result):
-    """Return (reward parts, metrics, turn rewards) of what an agent returned: None, a number, or a
-    dict. Raises Failure for anything else."""
+    """Convert an agent's return value (None, a number, or a dict) into (reward parts, metrics, turn
+    rewards). Raises Failure for anything else."""
     if result is None:
         return {}, {}, []
     if isinstance(result, dict):
@@ -71,7 +71,7 @@ def named(name):
         raise Failure(
             "agent.bad_result",
             "The agent returned a metric whose name has %d characters." % len(name),
-            "Use a name of at most %d." % MOST_NAME,
+            "Use a name of 1 to %d characters." % MOST_NAME,
         )
     return name
 
@@ -83,19 +83,19 @@ def number(value, what, most=MOST_REWARD):
     except (TypeError, ValueError, OverflowError):
         raise Failure(
             "agent.bad_result",
-            "The agent returned a value that is not a number as %s." % what,
+            "The agent returned a value for %s that is not a number." % what,
             'Return {"reward": 1.0, "metrics": {...}}, a number, or None.',
         ) from None
     if value != value or value in (float("inf"), float("-inf")):
         raise Failure(
             "agent.bad_result",
-            "The agent returned %s as %s." % (value, what),
+            "The agent returned %s for %s." % (value, what),
             "Return a finite number.",
         )
     if abs(value) > most:
         raise Failure(
             "agent.bad_result",
-            "The agent returned %g as %s, which is out of range." % (value, what),
+            "The agent returned %g for %s, which is out of range." % (value, what),
             "Return a number between -%g and %g." % (most, most),
         )
     return value

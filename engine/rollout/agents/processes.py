@@ -30,7 +30,7 @@ ISOLATED_AT_ONCE = 2
 
 
 class Attempt(NamedTuple):
-    """Execution of the agent in one rollout."""
+    """Arguments for one run of the agent: the scenario, and the endpoint of its model."""
 
     scenario: dict[str, Any]
     base_url: str
@@ -45,7 +45,7 @@ RewardPart = Annotated[float, Field(ge=-MOST_REWARD, le=MOST_REWARD, allow_inf_n
 Metric = Annotated[float, Field(ge=-MOST_METRIC, le=MOST_METRIC, allow_inf_nan=False)]
 MetricName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 LINE_ROOM = 2**20
-"""Bytes of a result beyond the captured output."""
+"""Bytes allowed for a result in addition to its captured output."""
 
 
 class SentResult(BaseModel):
@@ -66,11 +66,12 @@ class AgentResult(NamedTuple):
 
 
 class Agents(Protocol):
-    """Runner of rollouts."""
+    """Interface for running the agent; `AgentPool` implements it."""
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """Run one rollout of the agent. Seconds that `away` counts (policy unavailable) do not
-        count against its timeout. Raises RolloutError with the reason if there is no result."""
+        """Run one rollout of the agent. Outages of the policy, in seconds as `away` returns them,
+        do not count against the timeout. Raises RolloutError with the reason if there is no
+        result."""
         ...
 
 
@@ -172,7 +173,7 @@ class AgentPool:
         except ValidationError as error:
             raise RolloutError.of(
                 "agent.bad_result",
-                f"The result of the agent cannot be used: {first_invalid_field(error)[:300]}.",
+                f"The agent's result cannot be used: {first_invalid_field(error)[:300]}.",
                 'Return {"reward": 1.0, "metrics": {...}} with finite numbers; rewards lie between '
                 f"-{MOST_REWARD:g} and {MOST_REWARD:g}.",
             ) from error

@@ -75,7 +75,7 @@ class Gateway:
         """All messages up to the end of a response, by API key and response id."""
 
     def open(self, session: Session | RemoteSession) -> str:
-        """Create and return an API key for the session of a rollout."""
+        """Register the session of a rollout, and return a new API key for it."""
         key = f"sk-atelier-{uuid.uuid4().hex}"
         self._sessions[key] = session
         return key
@@ -283,7 +283,8 @@ async def _tokens(
 
 
 def _limit(session: Session, request: ChatRequest, prompt: Prompt) -> tuple[int, CutBy]:
-    """Token limit of a completion and its origin; of equal limits, the training limit."""
+    """Lowest token limit of a completion, and which limit it is (`max_tokens`, `context` or
+    `agent`, in this order if equal)."""
     limits: list[tuple[int, CutBy]] = [
         (session.max_tokens, "max_tokens"),
         (session.max_context - len(prompt.tokens), "context"),

@@ -26,7 +26,7 @@ Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
 def form(value: Any) -> str:
-    """Name of the type of a message's content (`(text)`, `(parts)` …), by which it is validated."""
+    """Type of a message's content, as the tag by which it is validated: `(text)`, `(parts)` …"""
     match value:
         case None:
             return "(none)"

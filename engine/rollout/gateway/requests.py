@@ -119,5 +119,5 @@ def too_many_turns(most: int) -> RolloutError:
     return RolloutError.of(
         "gateway.too_many_turns",
         f"This rollout has reached its limit of {most} model calls.",
-        "Raise agent.max_turns, or end the loop earlier.",
+        "Raise agent.max_turns, or end the agent's loop earlier.",
     )

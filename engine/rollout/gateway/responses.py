@@ -75,7 +75,7 @@ def input_messages(request: ResponsesRequest) -> list[Message]:
 
 
 def response_of(request: ResponsesRequest, completion: dict[str, Any]) -> dict[str, Any]:
-    """Convert a chat completion with one choice into a response."""
+    """Convert a chat completion with one choice into a response object of the Responses API."""
     choice = completion["choices"][0]
     cut = choice["finish_reason"] == "length"
     usage = completion["usage"]
@@ -144,7 +144,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     if tool.get("type") != "function":
         raise RolloutError.of(
             "gateway.not_a_function",
-            f"A tool of type {tool.get('type')} is run by providers; only functions are "
+            f"Tools of type {tool.get('type')} run at the provider; only function tools are "
             "supported here.",
             "Define it as a function tool that the agent runs.",
         )

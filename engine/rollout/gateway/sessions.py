@@ -65,14 +65,15 @@ class Choice:
 
 
 class SessionFactory(Protocol):
-    """Key for many rollouts: each request gets a session of its own."""
+    """Interface behind an API key that many rollouts share: each request gets a session of its
+    own."""
 
     name: str
     max_context: int
     """Token limit of prompt and completion together, per request."""
 
     async def enter(self, request: ChatRequest) -> Session:
-        """Session for a request. Raises RolloutError if the request is refused."""
+        """Return a new session for one request. Raises RolloutError if the request is refused."""
         ...
 
 
@@ -129,7 +130,7 @@ class Remote(Protocol):
 
 @dataclass
 class Exchange:
-    """Recorded messages, like a `Conversation` without tokens."""
+    """Record of a rollout with a provider's model: like a `Conversation`, but without tokens."""
 
     messages: list[dict[str, Any]] = field(default_factory=list)
     """Longest list of messages so far, for display."""
@@ -240,7 +241,8 @@ def completion_of(choices: list[ProviderAnswer]) -> dict[str, Any]:
 
 
 async def chunks(choices: list[ProviderAnswer]) -> AsyncIterator[str]:
-    """Response as server-sent chunks, one per choice, for a client that requested a stream."""
+    """Yield a complete response as server-sent chunks, one per choice, for a client that requested
+    a stream."""
     name = f"chatcmpl-{uuid.uuid4().hex}"
     for index, choice in enumerate(choices):
         delta = json.loads(json.dumps(choice.message))

@@ -86,8 +86,9 @@ class ChatFormat:
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool = True
     ) -> str:
-        """Render the messages as text; with `answer` it ends where the next assistant text begins.
-        Raises RolloutError if the template refuses the messages or exceeds a limit."""
+        """Render the messages as text; with `answer` (`add_generation_prompt`) it ends where the
+        next assistant text begins. Raises RolloutError if the template refuses the messages or
+        exceeds a limit."""
         text: str = self._rendered(messages, tools, answer)["text"]
         return text
 
@@ -95,9 +96,9 @@ class ChatFormat:
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]]
     ) -> tuple[str, int]:
         """Render a conversation that ends with an assistant message; returns the text and the
-        offset of that message's end, including its end token. Without marks by the template, all
-        text but the last line break counts. Raises RolloutError if the template refuses the
-        messages or exceeds a limit."""
+        offset of that message's end, including its end token. If the template does not mark
+        answers, the offset is the end of the text without its last line break. Raises RolloutError
+        if the template refuses the messages or exceeds a limit."""
         rendered = self._rendered(messages, tools, answer=False)
         text: str = rendered["text"]
         end: int | None = rendered["answer_end"]
@@ -252,7 +253,8 @@ def _with_object(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_of(content: Any) -> str:
-    """Text of an OpenAI content field (a string, None or text parts). Else RolloutError."""
+    """Text of an OpenAI content field: a string, None or text parts. Raises RolloutError for other
+    content."""
     if content is None:
         return ""
     if isinstance(content, str):
@@ -264,7 +266,9 @@ def text_of(content: Any) -> str:
                 "The model reads text only; a message contains an image, audio or file.",
             )
         return "".join(str(part.get("text", "")) for part in content)
-    raise RolloutError.of("gateway.bad_message", "A message's content is neither text nor parts.")
+    raise RolloutError.of(
+        "gateway.bad_message", "A message's content is neither text nor a list of parts."
+    )
 
 
 def _refuse_patterns(tokenizer: Tokenizer, folder: Path) -> None:
@@ -273,7 +277,7 @@ def _refuse_patterns(tokenizer: Tokenizer, folder: Path) -> None:
     if tokenizer.decoder is not None and b'"Regex"' in tokenizer.decoder.__getstate__():
         raise ModelError.of(
             "model.unsafe_decoder",
-            "The decoder of the tokenizer contains a regular expression.",
+            "The tokenizer's decoder contains a regular expression, which is refused for safety.",
             "Use the tokenizer of the original model.",
             where=str(folder / "tokenizer.json"),
         )
@@ -291,8 +295,8 @@ def _special_tokens(folder: Path) -> dict[str, str]:
 
 @contextlib.asynccontextmanager
 async def open_chat(folder: Path) -> AsyncIterator[ChatFormat]:
-    """Context manager of a model's chat format, loaded and tested; its renderer process ends with
-    the block. Raises ModelError if template or tokenizer cannot be used."""
+    """Load and test the chat format of the model in `folder`, as a context manager; its renderer
+    process ends with the block. Raises ModelError if template or tokenizer cannot be used."""
     chat = await asyncio.to_thread(ChatFormat, folder)
     try:
         await asyncio.to_thread(chat.check)

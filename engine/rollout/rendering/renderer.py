@@ -210,7 +210,7 @@ class RenderClient:
         if error == "too_long":
             return RolloutError.of(
                 "model.template_overran",
-                f"The chat template of {self._name} renders an endless prompt.",
+                f"The chat template of {self._name} renders a prompt without end.",
                 "Use the chat template of the original model.",
                 where=self._name,
             )
@@ -218,12 +218,12 @@ class RenderClient:
             return RolloutError.of(
                 "gateway.tokenizer_refused",
                 f"The tokenizer of {self._name} cannot encode this text: {head['message']}.",
-                "Check the messages for lone surrogates.",
+                "Check the messages for lone surrogates (invalid Unicode).",
             )
         return RolloutError.of(
             "gateway.template_refused",
             f"The model's chat template rejects these messages: {head['message']}",
-            "Check the roles and their order.",
+            "Check the roles of the messages and their order.",
         )
 
 
@@ -321,5 +321,5 @@ def _size(answer: Answer) -> int:
 
 
 def living_pids() -> list[int]:
-    """PIDs of all renderer processes of this process."""
+    """PIDs of all renderer processes that this process has started and that still run."""
     return [pid for client in list(_living) if (pid := client.pid) is not None]

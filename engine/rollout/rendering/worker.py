@@ -129,7 +129,8 @@ MEMORY_BYTES = 512 * 2**20
 """Bytes that a request may use in addition to the loaded model."""
 FRAME = struct.Struct("!II")
 SHRINKING = 4
-"""Most characters that a normalizer may merge into one, to estimate a prompt's length."""
+"""Maximum number of characters that a normalizer may merge into one, for a lower bound of a
+prompt's length in tokens."""
 
 
 class Unreadable(Exception):

@@ -101,7 +101,7 @@ class EngineRoutes:
 
 
 INSTALLING = ("install", "verify", "repair")
-"""Actions that run code of packages."""
+"""Actions on an environment that may run code of its packages."""
 
 
 class EnvironmentRoutes:

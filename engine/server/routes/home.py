@@ -93,7 +93,9 @@ class HomeRoutes:
         """Delete a run's exports that were made for download; `below` must name their folder."""
         folder = self._library.folder(request.path_params["run"])
         if request.query_params.get("below") != EXPORTS:
-            raise Refused.of("sync.unknown", "Only exports can be deleted this way.")
+            raise Refused.of(
+                "sync.unknown", "Only the exports of a run can be deleted with this request."
+            )
         await asyncio.to_thread(shutil.rmtree, folder / EXPORTS, ignore_errors=True)
         return Response(status_code=204)
 

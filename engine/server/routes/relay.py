@@ -29,8 +29,8 @@ STAYING = {
     "/runs/{run}/track",
     "/runs/{run}/notes",
 }
-"""Writing routes that are handled here: from the replica, about the location of the run, or a
-person's notes."""
+"""POST routes that this engine handles itself for a remote run: they read its mirror, move the run
+or a checkpoint, or concern trackers and notes."""
 LOG = "/runs/{run}/log"
 """Route of the worker log, which is read on the server where possible."""
 EXPORT = "/runs/{run}/checkpoints/{step:int}/export"
@@ -77,7 +77,8 @@ class Relay:
         return there_or_here
 
     async def _ask_there(self, request: Request, host: Host, run_id: str, path: str) -> Response:
-        """Forward a request, and allow the judge requests that the remote run makes for it."""
+        """Forward a request to the engine on `host`; meanwhile the remote run may send judge calls
+        to this machine, which has the API keys."""
         folder, lasting = self._library.folder(run_id), contextlib.ExitStack()
         if path in TRYING:
             trial_request = await body_of(request, TryJudge)

@@ -95,7 +95,7 @@ class SetupRoutes:
         scenarios = await asyncio.to_thread(load_scenarios, path, config, "train")
         if not scenarios:
             raise ConfigError.of(
-                "scenarios.none", "The project has no scenario to test with.", "Add one."
+                "scenarios.none", "The project has no scenario for the test.", "Add a scenario."
             )
         folder = await find_or_make_arena(path)
         run_id = read_spec(folder).id

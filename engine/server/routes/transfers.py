@@ -120,7 +120,8 @@ class TransferRoutes:
         return self._lines(work)
 
     async def export(self, request: Request, host: Host, folder: Path) -> Response:
-        """Export a checkpoint on `host`, the server of the run mirrored in `folder`; download."""
+        """Export a checkpoint of the run mirrored in `folder` on its server `host`, then download
+        the export."""
         body = await body_of(request, ExportCheckpoint)
         step = request.path_params["step"] or None
 
@@ -134,7 +135,7 @@ class TransferRoutes:
         folder = self._library.folder(request.path_params["run"])
         host = self._hosts.owner(folder)
         if host is None:
-            raise Refused.of("run.here", "This run is on this machine already.")
+            raise Refused.of("run.here", "This run is already on this machine.")
         return host, folder
 
     def _lines(self, work: Work) -> Response:
@@ -165,7 +166,7 @@ class TransferRoutes:
 def _not_written(error: OSError) -> Problem:
     return Problem(
         code="move.not_written",
-        message=f"It could not be written here: {error.strerror}.",
+        message=f"The data could not be written to this machine: {error.strerror}.",
         hint="Check free space and permissions of the folder; received data is kept.",
         where=str(error.filename or ""),
     )

@@ -117,7 +117,8 @@ class ArenaService:
         place: int,
         crowded: bool,
     ) -> AsyncGenerator[ArenaTicked, None]:
-        """Yield a contestant's text as it is generated, then its trajectory."""
+        """Yield the text of the contestant with index `place` as it is generated, then its
+        trajectory in `step` of the arena's run."""
         texts: asyncio.Queue[str | None] = asyncio.Queue()
 
         async def attempt() -> Trajectory:
@@ -185,7 +186,8 @@ class ArenaService:
     async def _policy_for(
         self, run: Run, contestant: Contestant, model: ModelConfig, crowded: bool
     ) -> Policy:
-        """Policy with the contestant's weights, loaded if necessary."""
+        """Policy with the contestant's weights, loaded if necessary. Raises Refused if memory is
+        short for it while `crowded` (a run is active)."""
         name = f"{contestant.model_path} {model.rank} {model.alpha} {model.dtype}"
         loaded = self._loaded.get(name)
         if loaded is None:
@@ -272,7 +274,7 @@ def _refuse_without_room(contestant: Contestant) -> None:
     if free < need:
         raise Refused.of(
             "arena.no_room",
-            f"A run is active, and {contestant.model} needs {need / 1e9:.1f} GB more; "
+            f"A run is active, and {contestant.model} needs {need / 1e9:.1f} GB of memory; "
             f"{free / 1e9:.1f} GB are free.",
             "Pause or stop the run, or wait until it has finished.",
         )

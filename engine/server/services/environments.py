@@ -79,7 +79,7 @@ class EnvironmentService:
             raise Refused.of(
                 "run.lives",
                 "A run is active, and starting another engine would stop it.",
-                "Wait for it, or stop it first.",
+                "Wait for the run, or stop it first.",
             )
         return await asyncio.to_thread(use_engine, request)
 
@@ -90,7 +90,7 @@ def _refuse_other(name: str, job: "_Job", action: EnvironmentAction) -> None:
         raise Refused.of(
             "environment.busy",
             f"{WORDS[name].title if name in WORDS else TITLE}: another job is running.",
-            "Wait for it, or cancel it.",
+            "Wait for that job, or cancel it.",
         )
 
 

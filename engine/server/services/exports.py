@@ -18,7 +18,7 @@ Lines = asyncio.Queue[BaseModel | None]
 
 
 class ExportService:
-    """Runs one export at a time: each keeps the model in memory. `opened` opens a run for
+    """Runs one export at a time, because each keeps a model in memory. `opened` opens a run for
     writing."""
 
     def __init__(self, opened: Open) -> None:
@@ -77,5 +77,5 @@ class ExportService:
             raise Refused.of(
                 "export.busy",
                 "Another export is running.",
-                "Wait for it, or cancel it: each keeps the model in memory.",
+                "Wait for that export, or cancel it: each export keeps a model in memory.",
             )

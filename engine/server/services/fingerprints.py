@@ -52,8 +52,8 @@ def check_unchanged(file: Path, read: str) -> None:
     if read and fingerprint(file) != read:
         raise Refused.of(
             "file.changed",
-            f"{file.name} was changed by another program after it was read here.",
-            "Compare both, then keep yours or the file's version.",
+            f"{file.name} was changed by another program after Atelier had read it.",
+            "Compare both versions, then keep yours or the version in the file.",
             where=str(file),
         )
 

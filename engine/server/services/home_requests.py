@@ -94,7 +94,7 @@ class HomeLease:
                 "host.other_home",
                 f"The engine of this server is used by {held.name or 'another machine of yours'} "
                 "now.",
-                "Disconnect there, or take over here. Runs continue either way.",
+                "Disconnect the other machine, or take over on this one. Runs continue either way.",
             )
         if lease.fresh or held is None or held.home != lease.home:
             self._home_requests.hand_out_again()

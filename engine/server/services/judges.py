@@ -94,7 +94,7 @@ def judge_settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubri
         raise ConfigError.of(
             "judge.no_model",
             "No judge is set.",
-            "Choose one on the Judge page, or name it in judge.models.",
+            "Choose a judge on the Judge page, or set judge.models.",
             where="judge.models",
         )
     update = {"models": models, "enabled": True}

@@ -148,7 +148,7 @@ class Library:
         self._runs[run_id] = folder
 
     def forget(self, run_id: str) -> None:
-        """Remove a run that is no longer on this machine."""
+        """Drop a run from this index, because it is no longer on this machine; deletes no file."""
         if folder := self._runs.pop(run_id, None):
             self._summaries.pop(folder, None)
 
@@ -205,7 +205,7 @@ def _file_problems(path: Path, config: ProjectConfig) -> list[Problem]:
     missing = ConfigError.of(
         "agent.missing",
         f"There is no {agent.file} in the project.",
-        "Create it with a function `rollout(scenario, model)`, or set agent.file.",
+        "Create the file with a function `rollout(scenario, model)`, or set agent.file.",
         where=str(path / agent.file),
     )
     return [*found, missing.problem]

@@ -84,7 +84,7 @@ class ModelService:
             name = starter.name
         elif not is_hub_name(name):
             raise Refused.of(
-                "models.bad_name", f"{name} is not a name of the hub.", "Names are org/name."
+                "models.bad_name", f"{name} is not a Hugging Face model id.", "Write ORG/NAME."
             )
         match request.action:
             case "start":
@@ -130,7 +130,7 @@ class ModelService:
         if host:
             report = self._hosts.host(host).view().report
             if report is None:
-                return ModelFit(unknown=f"{host} was not surveyed yet.", settings=words)
+                return ModelFit(unknown=f"Server {host} was not checked yet.", settings=words)
             cards, memory = cards_of_server(report, config.backend), report.memory_bytes
             names = [card.name for card in cards] or ["CPU"]
             device = f"{host} · {', '.join(names)}"

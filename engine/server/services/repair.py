@@ -21,7 +21,7 @@ def repair(folder: Path) -> Repaired:
         raise Refused.of(
             "repair.elsewhere",
             f"This is the local copy of a run on {elsewhere.host}.",
-            "Remove this copy: it is then fetched again from the server.",
+            "Remove this copy, which is then fetched again from the server.",
         )
     known = _readable_spec(folder)
     repaired = repair_database(folder, DATABASE, known)
@@ -54,6 +54,6 @@ def remove(folder: Path) -> None:
         raise StoreError.of(
             "run.not_removed",
             f"The run could not be removed: {error.strerror}.",
-            "Check the permissions of its folder, and delete it by hand.",
+            "Check the permissions of its folder, and delete the folder by hand.",
             where=str(folder),
         ) from error

@@ -30,7 +30,7 @@ def summarise(folder: Path) -> RunSummary:
     if spec.id != folder.name:
         raise StoreError.of(
             "store.other_id",
-            f"The {SPEC} in this folder belongs to run {spec.id[:40]!a}, not to the folder's name.",
+            f"The {SPEC} in this folder has the run id {spec.id[:40]!a}, unlike the folder's name.",
             "Rename the folder to that id, in a project that does not have that run.",
             where=str(folder),
         )
@@ -47,9 +47,9 @@ def summarise(folder: Path) -> RunSummary:
         problem = Problem(
             code="run.interrupted",
             message="The engine ended while this run was active.",
-            hint="Start its script again: the run resumes."
+            hint="Start the script again to resume the run."
             if spec.kind == "outside"
-            else "Resume continues from the last checkpoint; everything stored is kept.",
+            else "Resume the run from its last checkpoint; all stored data is kept.",
         )
     plan, best = spec.evaluation, progress.best
     return RunSummary(
@@ -111,8 +111,8 @@ def same_id(folder: Path, owner: Path) -> RunSummary:
     copy gets another id."""
     problem = Problem(
         code="store.same_id",
-        message=f"This is a copy of a run of {owner.parents[1].name}: both have the same id.",
-        hint="Remove the copy, or open the copied project without the other one.",
+        message=f"This is a copy of a run of {owner.parents[1].name}: both runs have the same id.",
+        hint="Remove the copy, or open the copied project without the original project.",
         where=str(folder),
     )
     mark = hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]

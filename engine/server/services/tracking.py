@@ -105,7 +105,7 @@ class TrackingService:
             raise Refused.of(
                 "track.none",
                 "No tracker is enabled.",
-                "Enable one on the Setup page under Track, or use --to mlflow.",
+                "Enable a tracker on the Setup page under Track, or use --to mlflow.",
             )
         for name in names:
             if (spec.id, name) not in self._feeds:

@@ -49,7 +49,7 @@ class Origin(NamedTuple):
 
 
 def find_origin(project: Path, request: StartRun) -> Origin:
-    """Return what a new run starts from: the checkpoint `RUN@STEP` or the LoRA adapter folder that
+    """Return the origin of a new run: the checkpoint `RUN@STEP` or the LoRA adapter folder that
     `request.origin` names. Raises ConfigError, ModelError or Refused if unusable."""
     folder = Path(request.origin)
     with contextlib.suppress(RuntimeError):  # ~nobody: a name that is looked for as it is
@@ -60,7 +60,7 @@ def find_origin(project: Path, request: StartRun) -> Origin:
         raise ConfigError.of(
             "branch.no_origin",
             f"{request.origin} is neither RUN@STEP nor a folder with an {ADAPTER_CONFIG}.",
-            "Name a run of this project and a step, or a LoRA adapter in the PEFT layout.",
+            "Pass a run of this project with a step, or a folder with a LoRA adapter of PEFT.",
         )
     return _of_checkpoint(find_checkpoint(project, request.origin), request)
 
@@ -95,7 +95,7 @@ def _of_checkpoint(found: NamedCheckpoint, request: StartRun) -> Origin:
         raise ConfigError.of(
             "branch.no_steps",
             f"The branch starts after step {found.step}, but train.steps is {config.train.steps}.",
-            "Step numbers continue from the parent's: set a larger train.steps.",
+            "Step numbers continue from the parent run: set a larger train.steps.",
             where="train.steps",
         )
     parent = Parent(
@@ -135,13 +135,14 @@ def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
         raise ConfigError.of(
             "branch.replay_changed",
             "A replay repeats the steps exactly, so settings cannot change.",
-            "Omit the replay or the settings.",
+            "Omit the changed settings, or the replay.",
         )
     with run_reader(found.folder) as reader:
         steps = [e.step for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
     if max(steps, default=0) <= found.step:
         raise ConfigError.of(
-            "branch.nothing_behind", f"{found.spec.name} has no finished step after {found.step}."
+            "branch.nothing_behind",
+            f"{found.spec.name} has no finished step after step {found.step}.",
         )
     return max(steps)
 
@@ -185,12 +186,12 @@ def _adapter_config(folder: Path) -> dict[str, Any]:
     patterns = values.get("rank_pattern") or values.get("alpha_pattern")
     if values.get("peft_type") == "LORA" and plain and not patterns:
         return values
-    kind = "of mixed rank" if patterns else str(values.get("peft_type"))
-    kind = kind if kind != "LORA" else "with biases, DoRA or whole modules"
+    kind = "mixed ranks" if patterns else f"the type {values.get('peft_type')}"
+    kind = kind if kind != "the type LORA" else "biases, DoRA or fully trained modules"
     raise ModelError.of(
         "adapter.unusual",
-        f"Only plain LoRA can be trained further, but this adapter is {kind}.",
-        "Merge it into its base model, and name the merged model in model.name.",
+        f"Only plain LoRA can be trained further, but this adapter has {kind}.",
+        "Merge the adapter into its base model, and set model.name to the merged model.",
         where=str(folder),
     )
 

@@ -122,7 +122,7 @@ def _own_file(folder: Path, name: str) -> os.stat_result:
     it is a regular file inside the folder."""
     status = inside(folder, name).lstat()
     if not stat.S_ISREG(status.st_mode):
-        raise ValueError(f"{name} is no regular file")
+        raise ValueError(f"{name} is not a regular file")
     return status
 
 
@@ -146,7 +146,7 @@ def not_written(error: OSError, folder: Path) -> StoreError:
     return StoreError.of(
         "store.disk_full" if error.errno in FULL else "checkpoint.not_written",
         f"The checkpoint could not be written: {error.strerror or error}.",
-        "Free some space, then resume: everything up to the previous checkpoint is kept.",
+        "Free some space, then resume the run; all steps up to its last checkpoint are kept.",
         where=str(folder),
     )
 

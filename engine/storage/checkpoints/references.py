@@ -58,7 +58,7 @@ def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
         raise ConfigError.of(
             "run.ambiguous",
             f"{len(found)} runs are called {name}.",
-            f"Select one by the end of its id: {ids}.",
+            f"Select a run by the end of its id: {ids}.",
             where=str(project),
         )
     known = ", ".join(spec.name for _, spec in runs[:8]) or "none yet"
@@ -71,8 +71,9 @@ def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
 
 
 def find_checkpoint(project: Path, reference: str) -> NamedCheckpoint:
-    """Return the checkpoint for a reference such as `RUN@STEP`. Step 0 always exists. Raises
-    ConfigError if there is no such checkpoint, or if its files are damaged."""
+    """Return the checkpoint for a reference such as `RUN@STEP`. Step 0, the weights before
+    training, always exists. Raises ConfigError if there is no such checkpoint, or if its files are
+    damaged."""
     name, _, which = reference.partition("@")
     return find_in_run(*find_run(project, name), which)
 
@@ -131,11 +132,11 @@ def _best(kept: list[Checkpoint], known: CheckpointFacts) -> Checkpoint | None:
 def _missing(reference: str, spec: RunSpec, which: str, kept: list[Checkpoint]) -> ConfigError:
     steps = ", ".join(str(one.step) for one in kept)
     if not kept:
-        words, hint = f"{spec.name} has no checkpoint yet.", "Train until it saves one."
+        words, hint = f"{spec.name} has no checkpoint yet.", "Train until the run saves one."
     elif which == BEST:
         words = f"No checkpoint of {spec.name} was validated, so the best one is unknown."
-        hint = f"Name a step: {spec.name}@{kept[-1].step}."
+        hint = f"Give a step instead: {spec.name}@{kept[-1].step}."
     else:
         words = f"There is no checkpoint {reference}."
-        hint = f"Stored steps of this run: {steps}."
+        hint = f"This run has checkpoints of these steps: {steps}."
     return ConfigError.of("checkpoint.unknown", words, hint, where=reference)

@@ -31,7 +31,7 @@ SPOKEN = (
 
 
 class CheckpointFacts:
-    """Facts about the checkpoints of a run from its events, by step."""
+    """Information about the checkpoints of a run, by step, read from its events."""
 
     def __init__(self, reader: RunReader) -> None:
         self.pinned: dict[int, str] = {}
@@ -61,8 +61,8 @@ class CheckpointFacts:
 
     @property
     def merits(self) -> dict[int, float]:
-        """Merit of validated steps, higher is better: win rate against the first validation, mean
-        reward or negative held-out loss."""
+        """Validation score by step, higher is better: win rate against the first validation, mean
+        reward or negative held-out loss, whichever the run has."""
         if self.win_rates:
             return dict.fromkeys(self.compared, EQUAL) | {
                 step: rate.mean for step, rate in self.win_rates.items()
@@ -79,7 +79,7 @@ def reasons(
     keep_best: int,
 ) -> dict[int, tuple[KeptBy, ...]]:
     """Return the reasons to keep the checkpoint of each step; an empty tuple if there are none.
-    `validations` are merits by step, higher is better; of two equal steps the earlier ranks first.
+    `validations` are scores by step, higher is better; of two equal steps the earlier ranks first.
     `marked`: other reasons by step, such as `pinned`. `keep_last` None keeps all."""
     order = sorted(steps)
     newest = set(order if keep_last is None else order[-keep_last:])
@@ -98,7 +98,7 @@ def kept_by(
     known: CheckpointFacts, checkpoints: Iterable[Checkpoint], spec: RunSpec
 ) -> dict[int, tuple[KeptBy, ...]]:
     """Return the reasons to keep each checkpoint by step; an empty tuple if there are none. `known`
-    has what the run's events say about checkpoints."""
+    is read from the run's events."""
     marked: dict[int, set[KeptBy]] = {}
     signs: dict[KeptBy, Iterable[int]] = {
         "pinned": known.pinned,
@@ -163,7 +163,7 @@ async def delete(run: Run, step: int) -> None:
     if step == run.reader.checkpoints()[-1].step:
         raise Refused.of(
             "checkpoint.newest",
-            f"Step {step} is the newest checkpoint: the run resumes from it.",
+            f"Step {step} is the newest checkpoint, from which the run resumes.",
             "Delete older checkpoints, or the whole run.",
         )
     await drop(run, found, "person")

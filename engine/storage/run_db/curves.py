@@ -91,7 +91,8 @@ SELECT one.value, (
 
 
 def read_curves(rows: Rows, query: CurveQuery) -> CurvePage:
-    """Return one page of reward curves by scenario; `rows` executes an SQL query on the run.db."""
+    """Return one page of reward curves by scenario; `rows` is a function that executes an SQL query
+    on the run.db."""
     low, high, last = (float(str(end)) for end in rows(SCALE, (query.split,))[0])
     order = SORTS[query.sort]
     down = "DESC" if query.descending else "ASC"

@@ -78,7 +78,8 @@ def search_text_of(trajectory: Trajectory) -> SearchText:
 
 
 def facts_of(trajectory: Trajectory) -> TrajectoryFacts:
-    """Return the facts of a trajectory that filters and tables use."""
+    """Return the values of a trajectory (counts, latency, first lines) that filters and tables
+    use."""
     messages = trajectory.messages
     tools = Counter(_tool_name(call) for m in messages for call in m.tool_calls)
     seconds = [call.end_s - call.start_s for call in trajectory.model_calls if call.end_s]

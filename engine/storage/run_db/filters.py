@@ -1,7 +1,7 @@
 """SQL of filter expressions over the table `trajectories`: text with placeholders, and values.
 
-Conditions on figures are NULL where the figure is missing; all others are 0 or 1. So `NOT`, `AND`
-and `OR` of SQL have the meaning that `engine.protocol.requests.filters` gives them."""
+Conditions on numeric fields are NULL where the value is missing; all others are 0 or 1. So `NOT`,
+`AND` and `OR` of SQL have the meaning that `engine.protocol.requests.filters` gives them."""
 
 import re
 

@@ -6,7 +6,7 @@ from engine.protocol.events.history import COUNTED, LINES_KEPT, History, encode_
 from engine.storage.run_db.reader import RunReader
 
 FAR = 4000
-"""Minimum number of unread events before a range is summarized."""
+"""Minimum number of unread events for which a summary is sent instead."""
 LONGEST = 50_000
 
 KEPT = f"""

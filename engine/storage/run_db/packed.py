@@ -27,7 +27,7 @@ def unpack_record(kind: type[R], body: object) -> R:
 
 
 def unpacked_text(kind: type[Value], body: object) -> str:
-    """Return the JSON text of a compressed column; `kind` is only named in errors. Raises
+    """Return the JSON text of a compressed column; `kind` is only used in error messages. Raises
     StoreError if it is damaged or too large."""
     try:
         assert isinstance(body, bytes)

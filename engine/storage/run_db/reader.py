@@ -134,7 +134,8 @@ class RunReader:
         ]
 
     def _reasons(self, rows: Sequence[TrajectorySummary]) -> dict[str, str]:
-        """Return the reason of each trajectory's chief verdict, by id."""
+        """Return judges' reasons by trajectory id: of the verdict used in the reward, else of the
+        newest."""
         own: dict[str, list[Verdict]] = {}
         for verdict in self.verdicts([row.id for row in rows]):
             own.setdefault(verdict.trajectory_id, []).append(verdict)
@@ -200,8 +201,8 @@ class RunReader:
         return read_curves(self._rows, query)
 
     def review_rows(self, split: Split, annotator: str) -> ReviewRows:
-        """Figures of a split's groups that nobody has labelled or, with `annotator`, that only
-        others have."""
+        """Scores and verdicts of a split's unlabelled groups or, with `annotator`, of groups that
+        others have labelled but this annotator has not."""
         return read_review_rows(self._rows, split, annotator)
 
     def group(self, split: Split, step: int, group: int) -> GroupSummary | None:
@@ -272,12 +273,12 @@ class RunReader:
         return [_call(row[0]) for row in self._rows(sql, (judge, most))]
 
     def judge_cost(self) -> float:
-        """Cost in USD of all judge calls; calls without an answer count at their maximum."""
+        """Cost in USD of all judge calls; calls without an answer count at their maximum cost."""
         sql = "SELECT total(cost) FROM calls WHERE key NOT GLOB ?"
         return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
     def attempts_cost(self) -> float:
-        """Cost in USD of provider models' calls in rollouts, counted as in `judge_cost`."""
+        """Cost in USD of the calls of API models in rollouts, counted as in `judge_cost`."""
         sql = "SELECT total(cost) FROM calls WHERE key GLOB ?"
         return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
@@ -288,13 +289,13 @@ class RunReader:
         return [parse_record(Verdict, row[0]) for row in self._rows(sql, tuple(trajectory_ids))]
 
     def judges(self) -> list[tuple[str, str]]:
-        """Return (judge, rubric version) of all verdicts, the most recently used first."""
+        """Return the distinct (judge, rubric version) of all verdicts, last used first."""
         sql = "SELECT judge, rubric FROM verdicts GROUP BY judge, rubric ORDER BY max(at) DESC"
         return [(str(judge), str(rubric)) for judge, rubric in self._rows(sql, ())]
 
     def judged_groups(self, but: str, most: int) -> list[tuple[Split, int, int]]:
-        """Return (split, step, group) of the `most` training groups that were judged last by judges
-        other than `but`, oldest first."""
+        """Return (split, step, group) of up to `most` training groups: those that judges other than
+        `but` scored last, oldest first."""
         sql = (
             "SELECT t.split, t.step, t.grp, max(v.at) AS latest FROM verdicts v "
             "JOIN trajectories t ON t.id = v.trajectory_id "

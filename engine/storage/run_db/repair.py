@@ -31,7 +31,7 @@ from engine.storage.run_db.writer import summary_of, trajectory_rows
 
 KEPT = "damaged"
 """Subfolder of the run that keeps the damaged files."""
-LOST = "The transcript of this rollout was lost; the run was repaired."
+LOST = "The transcript of this rollout was damaged; a repair could not recover it."
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def _nothing(folder: Path, why: str) -> StoreError:
     return StoreError.of(
         "repair.nothing",
         f"Nothing of this run can be recovered: {why}.",
-        "Remove the run; copy checkpoint folders first to keep them.",
+        "Delete the run; to keep its checkpoints, copy their folders first.",
         where=str(folder),
     )
 

@@ -34,7 +34,7 @@ FROM verdicts ORDER BY at, rubric
 
 
 class GroupRow(NamedTuple):
-    """Group with its trajectories' figures; lists in order of the index."""
+    """Group with rewards and advantages of its trajectories; lists in order of the index."""
 
     step: int
     group: int
@@ -44,7 +44,7 @@ class GroupRow(NamedTuple):
 
 
 class TrajectoryRow(NamedTuple):
-    """Figures of one trajectory."""
+    """Length, reward parts and problem of one trajectory."""
 
     step: int
     group: int
@@ -71,8 +71,9 @@ class ReviewRows(NamedTuple):
 
 
 def read_review_rows(rows: Rows, split: Split, annotator: str) -> ReviewRows:
-    """Return groups of a split that nobody has labelled or, with `annotator`, that only others
-    have. `rows` executes an SQL query on the run.db."""
+    """Return the unlabelled groups of a split or, with `annotator`, the groups that others have
+    labelled but this annotator has not. `rows` is a function that executes an SQL query on the
+    run.db."""
     groups = [
         GroupRow(int(str(step)), int(str(group)), *values)
         for (step, group, _), values in _parsed(rows(GROUPS, (split, annotator)))

@@ -35,7 +35,7 @@ Row = tuple[object, ...]
 UNREADABLE = (apsw.Error, UnicodeDecodeError)
 """Exceptions raised by reading a damaged row, whose text need not be UTF-8."""
 GIVEN_UP = 64
-"""Number of consecutive failed reads after which a table is taken to end."""
+"""Number of consecutive failed reads after which the rest of a table is given up."""
 
 
 @dataclass
@@ -103,7 +103,8 @@ class ReadableEvents:
         return found
 
     def begin_of(self, step: int) -> int:
-        """`seq` of the event before `step` or a later step first started; the last if none did."""
+        """`seq` of the last event before `step` (or a later step) first started; that of the last
+        event if none started."""
         starts = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
         first = next(starts, None)
         return (first.seq or 1) - 1 if first else self.seq
@@ -118,7 +119,8 @@ class TrajectoryState:
     """Advantage for the row's column; the summary's may be cleared by a verdict or label."""
 
     def fits(self, stored: Trajectory) -> bool:
-        """Whether the stored trajectory is of the same rollout, not another one with its id."""
+        """Whether the stored trajectory is of the same rollout, not of a repeated one with the same
+        id."""
         return all(getattr(stored, name) == getattr(self.summary, name) for name in UNCHANGED)
 
 

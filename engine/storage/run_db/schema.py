@@ -147,7 +147,7 @@ def _check_schema(db: apsw.Connection, file: Path) -> None:
     db.limit(apsw.SQLITE_LIMIT_LENGTH, MOST_VALUE_BYTES)
     if name := foreign_object(db):
         db.close()
-        raise damaged(file, f"{name[:60]!a} does not belong in it")
+        raise damaged(file, f"{name[:60]!a} does not belong in a run's database")
 
 
 def open_writer(file: Path) -> apsw.Connection:

@@ -328,7 +328,7 @@ def _write_problem(error: Exception) -> Problem:
         return Problem(
             code="store.disk_full",
             message="The run could not be written: the disk is full or does not respond.",
-            hint="Free some space, then resume: everything acknowledged before is kept.",
+            hint="Free some space, then resume the run; everything stored so far is kept.",
             detail=str(error),
         )
     return Problem(code="store.not_written", message=f"The run could not be written: {error}.")

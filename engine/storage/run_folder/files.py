@@ -50,7 +50,8 @@ def check_run_folder(folder: Path) -> None:
 
 
 def clear_lock(file: Path) -> None:
-    """Remove a lock that is not a regular file, since no engine can hold it."""
+    """Remove a lock that is not a regular file (from a foreign run folder), since no engine can
+    hold it."""
     if _is(file, stat.S_IFREG):
         return
     if stat.S_ISDIR(os.lstat(file).st_mode):

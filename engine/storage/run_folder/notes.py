@@ -14,8 +14,8 @@ MOST_BYTES = 100_000
 
 
 def read_notes(folder: Path) -> RunNotes:
-    """Return the notes of a run; empty ones without a file. A file that cannot be read is named in
-    the note: it must not hide the run."""
+    """Return the notes of a run; empty ones without a file. If the file cannot be read, the
+    returned note says so, so that the run is still listed."""
     file = folder / FILE
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -25,7 +25,7 @@ def read_notes(folder: Path) -> RunNotes:
         return _unreadable(error)
     with os.fdopen(descriptor, "rb") as source:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return _unreadable("it is no regular file")
+            return _unreadable("it is not a regular file")
         content = source.read(MOST_BYTES + 1)
     try:
         return RunNotes.model_validate_json(content)

@@ -46,7 +46,7 @@ BALLAST_BYTES = 2**21
 LOCK_WAIT_S = 0.1
 TICK_EVERY_S = 0.25
 REPEAT_EVERY_S = 1.0
-BY_PERSON = "You stopped it after this step."
+BY_PERSON = "You stopped the run after this step."
 CARDS_EVERY = 2
 """Number of repeated ticks per reading of the GPUs."""
 
@@ -58,7 +58,7 @@ class RunOrders:
     steps: int
     stop_after_step: bool = False
     stop_reason: str = BY_PERSON
-    """Reason that is stored with a stop after a step."""
+    """Reason that is stored in the event if the run stops after a step."""
     holds: set[int] = field(default_factory=set)
     """Steps after whose validation the run waits, for its sweep to decide whether it continues."""
     paused: bool = False
@@ -70,12 +70,13 @@ class RunOrders:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def release(self, step: int) -> None:
-        """Let the run continue after the validation of this step."""
+        """Let the run continue if it waits after the validation of this step (`holds`)."""
         self.holds.discard(step)
         self.changed.set()
 
     def stop(self, reason: str) -> None:
-        """Stop the run after this step, or where it waits, and store the reason."""
+        """Request a stop after the current step, or at once if the run is waiting; `reason` is
+        stored with it."""
         self.stop_reason = reason
         self.give(stop=True)
 
@@ -100,7 +101,7 @@ class RunOrders:
 @dataclass
 class RunBudget:
     """Locks that all judges of a run share: costs are reserved one call at a time, and equal
-    questions are asked only once."""
+    prompts are sent only once."""
 
     counting: asyncio.Lock = field(default_factory=asyncio.Lock)
     questions: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
@@ -150,14 +151,16 @@ class Run:
         return await self.writer.say(event)
 
     async def enter(self, step: int, phase: Phase) -> None:
-        """Store that a phase of a step has begun, unless the step is sampled ahead of its turn."""
+        """Store the event that a phase of a step has begun, unless the step is sampled while an
+        earlier one is trained."""
         if step in self.quiet:
             return
         await self.say(PhaseChanged(step=step, phase=phase))
         self.tick(step, phase, 0, 0)
 
     async def sampler_restarted(self, problem: Problem, attempt: int) -> None:
-        """Store that the sampler was restarted for the `attempt`-th time; its requests continue."""
+        """Store the event that the sampler was restarted for the `attempt`-th time; its requests
+        continue."""
         await self.say(WorkerRestarted(worker="sampler", attempt=attempt, problem=problem))
 
     async def log(self, level: str, source: str, text: str) -> None:
@@ -173,9 +176,9 @@ class Run:
         in_flight: dict[int, tuple[int, int]] | None = None,
         **hardware: float,
     ) -> None:
-        """Announce that `done` of `total` of a phase are done, at most four times a second (its end
-        always). `words` describes the activity, `in_flight` has (finished rollouts, model calls so
-        far) by group, `hardware` are further metrics."""
+        """Announce the progress of a phase, `done` of `total`, at most four times a second; its end
+        is always announced. `words` describes the activity, `in_flight` has (finished rollouts,
+        model calls so far) by group, `hardware` are further metrics."""
         if step in self.quiet:
             return
         now = time.monotonic()
@@ -304,7 +307,7 @@ def _bounded(file: Path) -> bytes:
     if not stat.S_ISREG(status.st_mode):
         raise ValueError("it is not a regular file")
     if status.st_size > MOST_SPEC_BYTES:
-        raise ValueError(f"it has {status.st_size // 2**20} MB")
+        raise ValueError(f"it is too large ({status.st_size // 2**20} MB)")
     return file.read_bytes()
 
 
@@ -328,6 +331,6 @@ def _take_lock(file: Path) -> int:
         raise Refused.of(
             "run.locked",
             "Another engine is using this run.",
-            "Open it in the studio or terminal that started it.",
+            "Open the run in the studio or terminal that started it.",
             where=str(file),
         ) from None

@@ -1,4 +1,4 @@
-"""Trajectories pinned as gold, written to `gold.jsonl` in the project, which the warm-up reads."""
+"""Trajectories labelled gold, written to `gold.jsonl` in the project, which the warm-up reads."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ def _lines(file: Path) -> list[str]:
         raise ConfigError.of(
             "demonstrations.unreadable",
             f"{file.name} cannot be read: {in_one_line(error)[:200]}.",
-            "Move the file away, or set another one.",
+            "Move the file away, or set another file.",
             where=str(file),
         ) from error
     return [line for line in text.split("\n") if line.strip()]

@@ -71,7 +71,7 @@ class LabelService:
         async with self._one_at_a_time:
             held = [label for label in self._run.reader.labels() if label.holds()]
             if not held:
-                raise Refused.of("label.none", "There is nothing to undo in this run.")
+                raise Refused.of("label.none", "This run has no label to undo.")
             label = max(held, key=lambda label: label.seq)
             others = [one for one in self._of(label) if one.holds() and one.id != label.id]
             return await self._store(label, True, self._made(label, others)[1])
@@ -88,7 +88,7 @@ class LabelService:
                 if one.undone and one.id not in redone and one.undone > last_added
             ]
             if not undone:
-                raise Refused.of("label.none", "There is nothing to redo in this run.")
+                raise Refused.of("label.none", "This run has no undone label to redo.")
             last = max(undone, key=lambda pair: pair[0])[1]
             update = {"id": uuid.uuid4().hex, "redo_of": last.id, "undone": None, "at": time.time()}
             update["run_id"] = self._run.spec.id
@@ -106,7 +106,8 @@ class LabelService:
             )
 
     def _with(self, label: Label) -> tuple[list[Trajectory], list[Trajectory], int]:
-        """Return the group without and with a label, and the number of scores behind the map."""
+        """Trajectories of the label's group as stored and as the label would change them, and the
+        number of score labels that the judge-to-label map is fitted on."""
         self._check(label)
         held = [one for one in self._of(label) if one.holds()]
         return self._made(label, [*held, label])
@@ -114,7 +115,8 @@ class LabelService:
     def _made(
         self, place: Label, labels: list[Label]
     ) -> tuple[list[Trajectory], list[Trajectory], int]:
-        """Return the group of `place` as stored, and as these labels of the group change it."""
+        """Trajectories of the group of `place` as stored and as exactly these labels change them,
+        and the number of score labels that the judge-to-label map is fitted on (0: not used)."""
         siblings = self._siblings(place)
         own = {one.id for one in self._of(place)}
         held = [one for one in self._run.reader.labels() if one.holds() and one.id not in own]
@@ -172,7 +174,7 @@ class LabelService:
             raise Refused.of(
                 "label.too_early",
                 "This group is not complete.",
-                "Wait until all its rollouts have ended and were judged.",
+                "Wait until all rollouts of the group have ended and been judged.",
             )
         siblings = {one.id: one for one in self._siblings(label)}
         for word in label.words:
@@ -203,7 +205,7 @@ def _check_word(word: Word, siblings: dict[str, Trajectory]) -> None:
     if strangers:
         raise Refused.of("label.stranger", f"{strangers[0]} is not a trajectory of this group.")
     if (word.kind == "order" and len(set(named)) < 2) or len(named) != len(set(named)):
-        raise Refused.of("label.bad_order", "An order needs at least two trajectories, each once.")
+        raise Refused.of("label.bad_order", "A ranking needs at least two trajectories, each once.")
     if word.kind not in ("order", "note") and not word.trajectory_id:
         raise Refused.of("label.nobody", f"A label of kind {word.kind} needs a trajectory.")
     if word.kind == "score" and word.value is None:
@@ -213,7 +215,7 @@ def _check_word(word: Word, siblings: dict[str, Trajectory]) -> None:
         raise Refused.of(
             "label.failed_attempt",
             f"Trajectory {siblings[failed[0]].index + 1} failed, so it cannot be scored.",
-            "Leave this trajectory out of the ranking; training does not use it.",
+            "Leave this trajectory out of the label; failed trajectories are not trained on.",
         )
 
 
@@ -225,7 +227,7 @@ def _check_field(word: Word, labels: LabelsConfig) -> None:
         raise Refused.of(
             "label.no_field",
             f"This run has no label field {word.name[:40]!r}; its fields: {known}.",
-            "Add it under [labels.fields] in project.toml: runs that start afterwards have it.",
+            "Add the field under [labels.fields] in project.toml, and start a new run.",
         )
     value = word.value if word.value is not None else word.text
     if problem := field.problem_of(value):
@@ -238,7 +240,8 @@ def _check_field(word: Word, labels: LabelsConfig) -> None:
 
 
 def closed_batches(run: Run) -> dict[int, BatchClosed]:
-    """Return the first `batch.closed` event of each step, which fixes the groups of its update."""
+    """Return the first `batch.closed` event by step; it fixes which labels and older groups the
+    update of that step uses."""
     found: dict[int, BatchClosed] = {}
     for event in run.reader.events_of("batch.closed"):
         if isinstance(event, BatchClosed):
@@ -265,7 +268,8 @@ def judge_to_label_map(
     run: Run, labels: Sequence[Label], siblings: Sequence[Trajectory]
 ) -> JudgeToPerson:
     """Monotone map from judge scores to a person's, fitted on the score labels in `labels`; a later
-    label of the same trajectory replaces an earlier one. `siblings` are not read again."""
+    label of the same trajectory replaces an earlier one. `siblings` are trajectories in memory;
+    others are read from the store. Without an enabled judge, the map is empty."""
     if not run.config.judge.enabled:
         return JudgeToPerson([])
     given = {

@@ -41,7 +41,9 @@ def render(example: Example, chat: ChatFormat, max_context: int) -> list[TrainIt
         raise ValueError(error.problem.message) from error
     longest = max(len(item.tokens) for item in items)
     if longest > max_context:
-        raise ValueError(f"It has {longest} tokens; model.max_context is {max_context}.")
+        raise ValueError(
+            f"The demonstration has {longest} tokens; model.max_context is {max_context}."
+        )
     return items
 
 
@@ -58,7 +60,7 @@ def _plain(example: Example, chat: ChatFormat) -> TrainItem:
         tokens = prompt + chat.encode(answer)
         start = max(1, len(prompt))
     if start >= len(tokens):
-        raise ValueError("It is a single token, and nothing comes before it.")
+        raise ValueError("The demonstration has a single token, so there is no token to predict.")
     return TrainItem(tokens=tokens, spans=[(start, len(tokens))])
 
 
@@ -80,13 +82,14 @@ def _conversation(example: Example, chat: ChatFormat) -> list[TrainItem]:
 
 
 def _answer(example: Example, chat: ChatFormat, place: int) -> tuple[str, str]:
-    """Return the prompt of a message as text, and the answer that the model should give."""
+    """Return as rendered text the prompt before the assistant message with index `place`, and the
+    message as the model should generate it. Raises ValueError if the template cannot do this."""
     messages, tools = example.messages, example.tools
     before = chat.render(messages[:place], tools, answer=True)
     after, end = chat.render_answered(messages[: place + 1], tools)
     if not after.startswith(before):
         raise ValueError(
-            f"The chat template renders message {place + 1} differently from the generation prompt."
+            f"The chat template starts message {place + 1} differently from its generation prompt."
         )
     answer = after[len(before) : end]
     for call in messages[place].get("tool_calls") or []:
@@ -112,7 +115,7 @@ class Entry(NamedTuple):
 
     line: bytes
     beginning: str
-    """Key of the prompt: answers to the same prompt are held out together."""
+    """Key of the prompt; examples with the same prompt are held out together."""
     items: list[TrainItem]
 
 
@@ -230,7 +233,7 @@ def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
         raise ConfigError.of(
             "demonstrations.empty",
             "There is no demonstration to train on.",
-            'Write {"messages": [{"role": "user", "content": "…"}, …]}, one per line.',
+            'Write lines such as {"messages": [{"role": "user", "content": "…"}, …]}.',
             where=str(project / config.sft.data),
         )
 
@@ -278,7 +281,7 @@ def stored_examples(
             raise StoreError.of(
                 "demonstrations.changed",
                 "The demonstrations stored with this run cannot be read.",
-                "Start another run.",
+                "Start a new SFT run.",
                 where=str(folder / name),
                 detail=problem.message,
             )
@@ -291,9 +294,9 @@ def _unreadable(file: Path, role: Role, error: OSError | ValueError) -> Problem:
     missing = isinstance(error, FileNotFoundError)
     return Problem(
         code="demonstrations.missing" if missing else "demonstrations.unreadable",
-        message=f"There is no {file.name} in the project."
+        message=f"The project has no demonstration file {file.name}."
         if missing
         else f"The demonstrations cannot be read: {getattr(error, 'strerror', None) or error}.",
-        hint=f"Make one with `atelier distill` or by hand, or change {setting}.",
+        hint=f"Create the file with `atelier distill` or by hand, or change {setting}.",
         where=str(file),
     )

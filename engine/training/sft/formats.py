@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True)
 class Example:
-    """Training example of one line."""
+    """Training example parsed from one line: a conversation, or plain text (`prompt`, `answer`)."""
 
     form: Form
     messages: list[Message] = field(default_factory=list)
@@ -47,28 +47,28 @@ def read_line(line: bytes) -> Example:
     try:
         text = line.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise ValueError("It is not UTF-8.") from None
+        raise ValueError("The line is not UTF-8.") from None
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"It is not valid JSON: {error}.") from None
+        raise ValueError(f"The line is not valid JSON: {error}.") from None
     except RecursionError:
-        raise ValueError("It is nested too deeply.") from None
+        raise ValueError("The JSON is nested too deeply.") from None
     value = {"messages": value} if isinstance(value, list) else value
     if not isinstance(value, dict):
-        raise ValueError(f"It is a {type(value).__name__}, not an object.")
+        raise ValueError(f"The line is a {type(value).__name__}, not an object.")
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        raise ValueError("It contains a lone surrogate.") from None
+        raise ValueError("The text contains a lone surrogate (invalid Unicode).") from None
     return _example(value)
 
 
 def _example(value: dict[str, Any]) -> Example:
     if "chosen" in value or "rejected" in value:
         raise ValueError(
-            "It is a preference pair; supervised training needs one answer, so write the chosen "
-            "one as a completion."
+            "The line is a preference pair, but supervised training needs one answer: write the "
+            "chosen answer as a completion."
         )
     if "messages" in value or "conversations" in value:
         return _conversation(value)
@@ -76,17 +76,17 @@ def _example(value: dict[str, Any]) -> Example:
         return _prompted(value)
     if "text" in value:
         if not isinstance(value["text"], str) or not value["text"].strip():
-            raise ValueError('Its "text" is empty or not a string.')
+            raise ValueError('"text" is empty or not a string.')
         return Example("text", answer=value["text"])
     found = ", ".join(f'"{key}"' for key in list(value)[:6]) or "nothing"
-    raise ValueError(f"It has none of {KNOWN}, only {found}.")
+    raise ValueError(f"The line has none of {KNOWN}, only {found}.")
 
 
 def _conversation(value: dict[str, Any]) -> Example:
     messages = _messages(value.get("messages", value.get("conversations")), "messages")
     learned = {n for n, one in enumerate(messages) if one["role"] == "assistant" and _counts(one)}
     if not learned:
-        raise ValueError("It has no assistant message to train on.")
+        raise ValueError("The line has no assistant message to train on.")
     return Example("messages", messages, _tools(value), frozenset(learned))
 
 
@@ -94,7 +94,7 @@ def _prompted(value: dict[str, Any]) -> Example:
     prompt, completion = value["prompt"], value["completion"]
     if isinstance(prompt, str) and isinstance(completion, str):
         if not completion:
-            raise ValueError('Its "completion" is empty.')
+            raise ValueError('"completion" is empty.')
         return Example("text prompt and completion", prompt=prompt, answer=completion)
     if isinstance(prompt, str) or isinstance(completion, str):
         raise ValueError('"prompt" and "completion" must both be text, or both lists of messages.')
@@ -103,7 +103,7 @@ def _prompted(value: dict[str, Any]) -> Example:
     places = range(len(prompt), len(messages))
     learned = {n for n in places if messages[n]["role"] == "assistant" and _counts(messages[n])}
     if not learned:
-        raise ValueError('Its "completion" has no assistant message.')
+        raise ValueError('"completion" has no assistant message.')
     return Example("prompt and completion", messages, _tools(value), frozenset(learned))
 
 
@@ -117,7 +117,7 @@ def _counts(message: Message) -> bool:
 
 def _messages(value: Any, key: str) -> list[Message]:
     if not isinstance(value, list) or not value:
-        raise ValueError(f'Its "{key}" is not a list of messages, or is empty.')
+        raise ValueError(f'"{key}" is not a list of messages, or is empty.')
     return [_message(one, number) for number, one in enumerate(value, 1)]
 
 
@@ -168,5 +168,5 @@ def _check_calls(calls: Any, number: int) -> None:
 def _tools(value: dict[str, Any]) -> list[dict[str, Any]]:
     tools = value.get("tools") or []
     if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
-        raise ValueError('Its "tools" is not a list of objects.')
+        raise ValueError('"tools" is not a list of objects.')
     return tools

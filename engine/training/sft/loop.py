@@ -90,14 +90,14 @@ def read_all(project: Path, warmup: WarmupConfig, chat: ChatFormat, context: int
         for file in demonstration_files(project, warmup)
     ]
     files = [source.file for source in sources]
-    if problem := refusal(files, skip=False, hint="Fix them, or remove them from the file."):
+    if problem := refusal(files, skip=False, hint="Fix these lines, or remove them from the file."):
         raise ConfigError(problem)
     entries = [entry for source in sources for entry in source.entries]
     if not entries:
         raise ConfigError.of(
             "demonstrations.empty",
             "There are no demonstrations to warm up on.",
-            "Write some, or set train.warmup.file.",
+            "Write demonstrations, or set train.warmup.file.",
             where=str(project / warmup.file),
         )
     return entries
@@ -144,7 +144,7 @@ async def fine_tune(run: Run, policy: Policy, chat: ChatFormat) -> None:
                 await run.enter(step, "training")
     except StopRequested:
         await save_checkpoint(run, policy, step, history.get(step, {}))
-        await run.say(RunStopped(step=step, reason="You stopped it after this update."))
+        await run.say(RunStopped(step=step, reason="You stopped the run after this update."))
         return
     if early:
         await run.log("info", "sft", "The held-out loss no longer falls: the run ends early.")

@@ -38,7 +38,7 @@ def read_rule(text: str) -> Rule:
         raise ConfigError.of(
             "config.bad_keep",
             f"{text!r} is not a selection rule.",
-            "Write best, best:0.5 (the best of each scenario, if its reward is at least that), "
+            "Write best, best:0.5 (the best of each scenario, with a reward of at least 0.5), "
             "all, or above:0.8.",
         )
     return Rule("best" if which == "best" else "all", None if least is None else float(least))

@@ -17,7 +17,7 @@ from engine.reward.advantage import credit
 
 
 class Row(NamedTuple):
-    """Branch of a trajectory that can be trained on."""
+    """Branch (token sequence) of a trajectory that can be trained on, with its group number."""
 
     group: int
     trajectory: Trajectory
@@ -249,8 +249,8 @@ def _turn_by_turn(
 def _leaned(
     advantages_BT: list[list[float]], scores: Sequence[Scores], weight: float
 ) -> list[list[float]]:
-    """Add the KL-centred penalty to the advantages of rows with a gradient; others stay
-    unchanged."""
+    """Add `weight` times the centred KL penalty of each token to the advantages of rows that have a
+    non-zero one; other rows stay unchanged."""
     teaching = [number for number, advantages_T in enumerate(advantages_BT) if any(advantages_T)]
     k1_BT = [credit.divergence(scores[n].logprobs, scores[n].reference) for n in teaching]
     leaned = credit.kl_centred([advantages_BT[n] for n in teaching], k1_BT, weight)
@@ -282,7 +282,7 @@ def _attempt(pairs: list[tuple[Row, Scores]]) -> Attempt:
 
 
 def _cut(joined_BT: list[list[float]], rows: list[Row]) -> list[list[float]]:
-    """Split values per trajectory [B][T] into values per row."""
+    """Split values per trajectory, whose branches are concatenated, into values per row."""
     flat = [value for joined_T in joined_BT for value in joined_T]
     cut, start = [], 0
     for row in rows:

@@ -21,7 +21,7 @@ async def replace_groups_without_signal(
 ) -> Groups:
     """Roll out further scenarios, one per group without signal, in at most `refills` rounds, and
     return all groups. `choice` has the scenarios to draw from, `chosen` are those so far. With
-    `anew`, events announce the new groups."""
+    `anew` (the step is sampled for the first time), events announce the new groups."""
     train, step = run.config.train, choice.step
     for _ in range(train.algorithm.refills):
         missing = train.groups - len(groups_with_signal(groups, train.algorithm))

@@ -17,11 +17,12 @@ from engine.training.step.metrics import Clock
 
 Groups = list[list[Trajectory]]
 Roll = Callable[[int, Clock], Awaitable[Groups]]
-"""Function that samples the groups of a step, by its number."""
+"""Function (step, clock) that samples the groups of a step and returns them complete."""
 
 
 class Rollouts:
-    """Source of the groups of each step in order, and context manager of those sampled ahead."""
+    """Source of the groups of each step, in order. A context manager: leaving it cancels rollouts
+    that are being sampled ahead for later steps."""
 
     def __init__(self, run: Run, roll: Roll) -> None:
         self._run, self._roll = run, roll

@@ -12,7 +12,7 @@ from engine.training.labels.service import closed_batches, labelled_group
 
 
 def planned_groups(groups: list[list[Trajectory]]) -> list[PlannedGroup]:
-    """Description of groups for the event of a step's start, each by its first trajectory."""
+    """Number, scenario and size of each group, for the event that announces a step's groups."""
     return [
         PlannedGroup(
             group=group[0].group,

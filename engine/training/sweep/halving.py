@@ -11,8 +11,9 @@ from engine.protocol.config.project import ProjectConfig
 
 
 def decision_steps(config: ProjectConfig) -> tuple[int, ...]:
-    """Steps at which successive halving decides: the validations number first, first · factor,
-    first · factor² … before the last step; empty without pruning."""
+    """Steps after which successive halving decides: those of the validations with numbers f, f·k,
+    f·k² … before the last step (f: sweep.first_validation, k: sweep.reduction_factor); empty
+    without pruning."""
     sweep, train = config.sweep, config.train
     if sweep.prune == "none" or not train.validate_every:
         return ()

@@ -46,7 +46,9 @@ def plan_of(config: ProjectConfig, settings: Mapping[str, Any]) -> SweepPlan:
     usual = total if sweep.method == "grid" and total else USUAL_TRIALS
     trials = min(sweep.trials or usual, total or MOST_COMBINATIONS)
     if trials * sweep.seeds > MOST_RUNS:
-        raise _bad(f"The sweep has more than {MOST_RUNS} runs.", "Set fewer sweep.trials.")
+        raise _bad(
+            f"The sweep has more than {MOST_RUNS} runs.", "Lower sweep.trials or sweep.seeds."
+        )
     decisions = decision_steps(config)
     values = listed(space, sweep.method, trials, sweep.seed, shuffled=bool(decisions))
     configs = _check_combinations(settings, space, values)
@@ -85,7 +87,8 @@ def space_of(config: ProjectConfig, settings: Mapping[str, Any]) -> Space:
 
 
 def settings_of(settings: Mapping[str, Any], values: Values, seed: int | None) -> dict[str, Any]:
-    """Nested settings of a run: the common ones with the values of its trial and its seed."""
+    """Nested settings of a run: `settings` with the values of its trial (`values`, by dotted key)
+    and `seed` as train.seed (None: unchanged)."""
     changed = copy.deepcopy(dict(settings))
     for key, value in values.items():
         set_key(changed, key, value)
@@ -142,7 +145,7 @@ def _check(config: ProjectConfig) -> None:
     if not config.sweep.parameters:
         raise _bad(
             "The project has no settings to sweep.",
-            "Name some under [sweep.parameters], for example train.lr = [1e-5, 1e-4].",
+            "Add settings under [sweep.parameters], for example train.lr = [1e-5, 1e-4].",
         )
     if not config.scenarios.validation:
         raise ConfigError.of(
@@ -152,7 +155,7 @@ def _check(config: ProjectConfig) -> None:
             where="scenarios.validation",
         )
     if config.train.seed + config.sweep.seeds > 2**31:
-        raise _bad("The last seed is too large.", "Lower train.seed.")
+        raise _bad("The seed of the last run would exceed 2³¹ − 1.", "Lower train.seed.")
 
 
 def _check_combinations(

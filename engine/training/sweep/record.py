@@ -1,7 +1,7 @@
 """Record of a sweep on disk: `sweeps/<ulid>/sweep.json` in the project, replaced atomically.
 
-It is all that is stored: the search and successive halving are computed from it, so a sweep
-continues from it after a crash at any moment.
+Nothing else is stored: the search and successive halving are computed from this record, so a sweep
+can resume after a crash at any moment.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ ACTIVE = ("waiting", "running")
 INTERRUPTED = Problem(
     code="sweep.interrupted",
     message="The engine ended while this sweep was active.",
-    hint="Resume continues it; everything stored is kept.",
+    hint="Resume the sweep to continue; all stored data is kept.",
 )
 
 
@@ -56,18 +56,18 @@ def read_record(folder: Path) -> SweepRecord:
             raise StoreError.of(
                 "store.newer",
                 "This sweep was made by a newer version of Atelier.",
-                "Update Atelier to open it; the sweep was not changed.",
+                "Update Atelier to open the sweep; it was not changed.",
                 where=str(folder),
             )
         record = SweepRecord.model_validate(data)
         if record.id != folder.name:
-            raise ValueError("it belongs to another sweep than its folder")
+            raise ValueError("it is the record of another sweep")
         return record
     except (OSError, ValueError) as error:
         raise StoreError.of(
             "sweep.damaged",
             f"The sweep's {RECORD} cannot be read: {in_one_line(error)}.",
-            "Its runs are not affected. Start a new sweep.",
+            "The runs of the sweep are not affected. Start a new sweep.",
             where=str(folder),
         ) from error
 
@@ -89,8 +89,8 @@ def locked_sweep(folder: Path) -> Iterator[None]:
     except locks.Busy:
         raise Refused.of(
             "sweep.locked",
-            "Another engine works on this sweep.",
-            "Open it in the studio or terminal that started it.",
+            "Another engine is running this sweep.",
+            "Open the sweep in the studio or terminal that started it.",
             where=str(folder),
         ) from None
     with locks.released(descriptor):

@@ -45,7 +45,7 @@ def fact_values(facts: ModelFacts, local: LocalModel | None) -> list[tuple[str, 
 def fit_words(fit: ModelFit) -> tuple[str, str]:
     """Return (sentence, tone): whether a model fits the chosen compute."""
     if fit.verdict is None:
-        return f"Memory is not known. {fit.unknown}".strip(), "muted"
+        return f"Memory use is unknown. {fit.unknown}".strip(), "muted"
     words, tone = FITS[fit.verdict]
     return f"{words[:1].upper()}{words[1:]} on {fit.device}", tone
 

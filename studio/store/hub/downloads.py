@@ -15,10 +15,10 @@ CHIPS: dict[DownloadState, tuple[str, str, str]] = {
     "interrupted": ("interrupted", "warn", "unplug"),
     "failed": ("failed", "bad", "octagon-alert"),
 }
-_PAUSE = Offer("pause", "Pause", "pause", "Stop, and keep what has arrived")
-_RESUME = Offer("start", "Resume", "play", "Continue where it stopped")
+_PAUSE = Offer("pause", "Pause", "pause", "Stop, and keep the downloaded part")
+_RESUME = Offer("start", "Resume", "play", "Resume the download")
 _AGAIN = Offer("start", "Try again", "rotate-ccw", "Start the download again")
-_CANCEL = Offer("cancel", "Cancel", "x", "Stop, and delete what has arrived", quiet=True)
+_CANCEL = Offer("cancel", "Cancel", "x", "Stop, and delete the downloaded part", quiet=True)
 
 
 def is_active(download: ModelDownload) -> bool:
@@ -51,7 +51,9 @@ def progress_words(download: ModelDownload) -> str:
     """Describe the progress: bytes, speed and time left."""
     done = formatting.size(download.done_bytes)
     if download.total_bytes is None:
-        return "Reading the list of files" if download.state == "downloading" else f"{done} arrived"
+        return (
+            "Reading the list of files" if download.state == "downloading" else f"{done} downloaded"
+        )
     words = [f"{done} of {formatting.size(download.total_bytes)}"]
     if download.speed is not None:
         words.append(f"{formatting.size(download.speed)}/s")
@@ -63,9 +65,9 @@ def progress_words(download: ModelDownload) -> str:
 def _warning(download: ModelDownload) -> str:
     """Describe why a download does not proceed in this engine; empty if it does."""
     if download.elsewhere:
-        return "Another process of yours downloads it."
+        return "Another process is downloading this model."
     if download.state == "interrupted" and download.problem is None:
-        return "The engine exited during the download. What has arrived is kept."
+        return "The engine exited during the download. The downloaded part is kept."
     return ""
 
 

@@ -16,7 +16,7 @@ KINDS = {
     "starter": "starter",
     "hub": "hub cache",
     "uploaded": "uploaded",
-    "folder": "folder of a project",
+    "folder": "project folder",
 }
 
 
@@ -108,10 +108,10 @@ def delete_words(model: LocalModel) -> str:
     words = [f"{formatting.size(model.bytes)} of disk space are freed."]
     if model.projects:
         names = ", ".join(model.projects[:3])
-        words.append(f"Projects that use it: {names}.")
+        words.append(f"Projects that use the model: {names}.")
     if model.runs:
         runs = formatting.plural(model.runs, "run needs", "runs need")
-        words.append(f"{runs} it again to be resumed or exported.")
+        words.append(f"{runs} the model again to be resumed or exported.")
     again = "copied" if model.kind == "uploaded" else "downloaded"
-    words.append(f"It can be {again} again.")
+    words.append(f"The model can be {again} again.")
     return " ".join(words)

@@ -38,7 +38,7 @@ def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
         "backend.sampler": _sampler(config, facts),
         "backend.trainer": _trainer(config, facts),
         "backend.weights": _weights(config, facts),
-        "backend.recompute": Note("A third slower, a fraction of the memory, the same result."),
+        "backend.recompute": Note("A third slower, but uses a fraction of the memory."),
         "backend.processes": _processes(config, facts),
         "backend.memory_share": Note(
             "Share of GPU memory, 0 to 1. Empty: computed from the memory forecast."
@@ -46,7 +46,7 @@ def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
         "backend.sleep": Note("GPU memory that vLLM frees while the policy trains."),
         "train.staleness": _staleness(config),
         "backend.share_card": Note(
-            "Off: a run is refused if other programs use memory that it needs."
+            "Off: a run is refused if other programs use memory that the run needs."
         ),
     }
     for key, why in ignored(config, facts.cards if facts else None).items():
@@ -174,7 +174,7 @@ def _processes(config: ProjectConfig, facts: BackendFacts | None) -> Note:
 
 def _card_notes(config: ProjectConfig, cards: int) -> Iterator[str]:
     processes = config.backend.processes
-    yield f"{processes} of {formatting.plural(cards, 'GPU')}."
+    yield f"Uses {processes} of {formatting.plural(cards, 'GPU')}."
     if config.backend.sampler == "vllm":
         yield ("vLLM has its own GPU." if cards > processes else "vLLM shares the first GPU.")
 

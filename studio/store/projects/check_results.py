@@ -32,7 +32,7 @@ def no_scenario() -> ConfigError:
 
 def nothing_made() -> Refused:
     """Return the error of a test that ended without a rollout."""
-    return Refused.of("arena.nothing", "The engine ended the test without a rollout.", "Try again.")
+    return Refused.of("arena.nothing", "The test ended without a rollout.", "Try again.")
 
 
 def failed(problem: Problem) -> Outcome:
@@ -49,7 +49,7 @@ def agent_outcome(attempt: Trajectory, judged: bool) -> Outcome:
         return failed(problem)
     took = formatting.duration(attempt.duration_s)
     if not attempt.turns:
-        hint = "Call the model at scenario's base_url, with its key and name."
+        hint = "Call the model with the base URL, API key and name that the agent receives."
         return Outcome("warn", f"The rollout ended after {took} without a model call.", hint)
     facts = [
         formatting.plural(attempt.turns, "model call"),

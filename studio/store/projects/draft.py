@@ -13,7 +13,7 @@ from engine.protocol.requests.drafts import (
     Writer,
 )
 
-LEAST_WORDS = 20
+LEAST_CHARACTERS = 20
 """Minimum length of a description in characters."""
 LEAST_TESTS = 2
 ATTEMPTS = 4
@@ -46,14 +46,14 @@ def is_draft(view: ProjectView) -> bool:
 
 def description_problem(text: str) -> str:
     """Return why the task description is too short; else empty."""
-    lacking = LEAST_WORDS - len(text.strip())
+    lacking = LEAST_CHARACTERS - len(text.strip())
     return "Describe inputs, expected outputs and criteria in one paragraph." * (lacking > 0)
 
 
 def writer_problem(writer: Writer) -> str:
     """Return why the writer model is not valid; else empty."""
     if not writer.model:
-        return "Select the model that writes."
+        return "Select the model that drafts the project."
     return "" if "/" in writer.model else "Enter PROVIDER/MODEL, such as openai/gpt-5.4."
 
 
@@ -80,7 +80,7 @@ def dollars(value: float) -> str:
 def left_out_words(left_out: dict[str, int]) -> str:
     """Describe the scenarios left out of a draft, given as reason → number; empty without any."""
     text = " · ".join(f"{count} {why}" for why, count in left_out.items())
-    return f"Left out: {text}" if text else ""
+    return f"Scenarios left out: {text}" if text else ""
 
 
 def counts_words(scenarios: Sequence[DraftScenario], wanted: int) -> str:
@@ -99,12 +99,12 @@ def draft_problem(draft: Draft) -> str:
     if not draft.rubric.strip():
         return "The rubric is empty. The judge needs one."
     if any(not one.input.strip() for one in draft.scenarios):
-        return "A scenario has no input. Write one, or delete the scenario."
+        return "A scenario has no input. Enter an input, or delete the scenario."
     validation = sum(one.split == "validation" for one in draft.scenarios)
     if len(draft.scenarios) < LEAST:
-        return f"{len(draft.scenarios)} scenarios: at least {LEAST} are needed."
+        return f"{len(draft.scenarios)} scenarios, but at least {LEAST} are needed."
     if validation < LEAST_TESTS:
-        return f"{validation} for validation: at least {LEAST_TESTS} are needed."
+        return f"{validation} validation scenarios, but at least {LEAST_TESTS} are needed."
     if len(draft.scenarios) == validation:
         return "No scenario is left for training."
     return ""

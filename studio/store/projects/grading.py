@@ -29,8 +29,8 @@ def next_group(
 ) -> Place | None:
     """Select a group (split, step, number) for blind labelling: an unlabelled one, scored ones
     first; each fourth time one that was labelled once. Groups whose rewards are all equal are left
-    out, because a judge is not wrong about them. The first unlabelled group of `queue`, if any, is
-    preferred to a random one. None if nothing is left."""
+    out, since they rank nothing that a person could contradict. The first unlabelled group of
+    `queue`, if any, is preferred to a random one. None if nothing is left."""
     done = graded(labels)
     looks = [(la.split, la.step, la.group) for la in labels if la.blind and la.holds()]
     once = [place for place in done if looks.count(place) == 1]

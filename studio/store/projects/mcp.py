@@ -8,7 +8,7 @@ from engine.protocol.config.mcp import McpServer, ServerView, ServerViews
 from engine.protocol.requests.drafts import ToolView
 from studio.text import formatting
 
-NONE = "No servers yet. Add one to give the agent its tools."
+NONE = "No MCP servers yet. Add a server to give the agent tools."
 
 
 def chip_of(view: ServerView) -> tuple[str, str, str]:
@@ -39,9 +39,9 @@ def not_ready(views: ServerViews) -> str:
         return "Add a server, or select an mcp.json."
     for view in views.servers:
         if view.problem is not None:
-            return f"{view.name} cannot be used. Fix or remove it."
+            return f"The server {view.name} cannot be used. Fix or remove the server."
         if not view.is_listed:
-            return "Check the servers first: scenarios are written for their tools."
+            return "Check the servers first: scenarios are generated for their tools."
     return "" if offered(views) else "Select at least one tool."
 
 

@@ -98,7 +98,7 @@ def _split(source: str) -> tuple[str | None, str]:
 def _part(entry: dict[str, Any]) -> Part:
     weight = float(entry.get("weight", 1.0))
     if weight <= 0:
-        raise ValueError("at least one weight is above 0")
+        raise ValueError("weights must be above 0")
     return Part(str(entry["name"]), weight, str(entry.get("words", "")))
 
 

@@ -12,10 +12,10 @@ TITLES = {
     "policy": "The trainer",
     "agent": "The agent’s process",
     "judge": "The judge’s process",
-    "provider": "The provider process",
+    "provider": "The API client’s process",
 }
 AFTER = {
-    "sampler": "Running completions continued from their last token.",
+    "sampler": "Unfinished completions continued from their last token.",
     "policy": "The run resumed from the last checkpoint; stored data is not lost.",
 }
 

@@ -1,4 +1,4 @@
-"""Validation examples of a checkpoint: what it answers to the scenarios, against the baseline."""
+"""Validation examples of a checkpoint: its rollouts beside those before training."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,8 +65,8 @@ def examples_of(
 
 
 def judged_scores(state: RunState, first: int, step: int) -> Mapping[str, float] | None:
-    """Return what the judge said of the validation of `step` against that of the step `first`:
-    scenario id → share of won comparisons. None for a run without a judge."""
+    """Return the judge's comparison of the validation of `step` with that of the step `first`:
+    scenario id → share of comparisons that `step` won. None for a run without a judge."""
     if state.spec is None or not state.spec.config.judge.enabled:
         return None
     found = next((one for one in state.validations if one.step == step), None)

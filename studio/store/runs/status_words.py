@@ -14,10 +14,10 @@ PHASES: dict[Phase, str] = {
     "training": "training",
     "publishing": "publishing",
 }
-RUNS_ROLLOUTS = "the script runs its rollouts"
+RUNS_ROLLOUTS = "the script is sampling"
 OUTSIDE = (
     "A script trains this project",
-    "The script runs the rollouts itself. Start it, and its run appears here.",
+    "The script runs the rollouts itself. Start the script, and its run appears here.",
 )
 
 
@@ -88,8 +88,8 @@ def steps_of(done: int, planned: int) -> str:
 
 def no_train_words(run: RunSummary | None) -> str:
     """Return why Train is disabled for a project trained by a script; `run`: its run, if any."""
-    behind = f"; {run.name} continues after step {run.step}" if run else ""
-    return f"A script trains this project: start it{behind}."
+    behind = f"; it continues {run.name} after step {run.step}" if run else ""
+    return f"A script trains this project. Start the script{behind}."
 
 
 def _baseline(run: RunSummary) -> StateWords:
@@ -168,7 +168,7 @@ def _cause(run: RunSummary) -> str:
         "sampler.not_installed": "vLLM is not installed",
         "sampler.out_of_memory": "not enough memory for vLLM",
         "sampler.died": "vLLM crashed repeatedly",
-        "sampler.refused": "vLLM refused",
+        "sampler.refused": "vLLM rejected a request",
         "policy.stale_adapter": "the sampler used an old adapter",
         "trainer.not_installed": "Unsloth is not installed",
         "model.segments_unseen": "Unsloth does not support this model",

@@ -44,7 +44,7 @@ TAKE_OVER = Offer(
 UPDATE = Offer("install", "Update", "download", "Install this version; the previous one is kept")
 REPAIR = Offer("install", "Repair", "wrench", "Reinstall missing or damaged files of the engine")
 ROLL_BACK = Offer("roll_back", "Roll back", "undo-2", "Use the previous engine again")
-STOP = Offer("stop_engine", "Stop engine", "square", "Runs stop and can be resumed")
+STOP = Offer("stop_engine", "Stop engine", "square", "Stop the engine; its runs can be resumed")
 REMOVE = Offer("remove", "Remove from this server", "trash-2", "Delete Atelier on the server",
                quiet=True)  # fmt: skip
 FORGET = Offer("forget", "Remove entry", "x", "Remove from the list; the server is not changed",
@@ -191,8 +191,8 @@ def removal_words(view: HostView) -> str:
     folder = report.folder if report else view.spec.folder or "its folder"
     words = f"Everything in {folder} on {view.spec.name} is deleted{size}"
     if kept:
-        words += f": {formatting.plural(kept, 'run')} with checkpoints"
+        words += f", including {formatting.plural(kept, 'run')} with checkpoints"
     return (
         f"{words}. Mirrored data stays on this machine; checkpoints that were not fetched are "
-        "lost. Refused while a run is active there."
+        "lost. The removal is refused while a run is active there."
     )

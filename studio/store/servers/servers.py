@@ -21,7 +21,7 @@ WHY = {
     "ssh.lost": "the connection was lost",
     "ssh.no_session": "the server refuses another session",
     "ssh.jump_cannot_reach": "the jump host cannot reach the server",
-    "ssh.proxy_failed": "the ProxyCommand ended",
+    "ssh.proxy_failed": "the ProxyCommand exited",
     "host.engine_silent": "the engine does not respond",
     "engine.unreachable": "the engine does not respond",
     "engine.not_started": "the engine does not start",

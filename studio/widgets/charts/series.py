@@ -41,7 +41,8 @@ class Series:
 
 
 class LineSeries(Series):
-    """Smoothed line over its raw values (`ghost`); `behind` others, it hides the raw values."""
+    """Line of smoothed values, with the raw ones faintly below it. Without `ghost`: raw values
+    only; with `behind`: smoothed values only, drawn below the other lines."""
 
     def __init__(
         self,

@@ -21,7 +21,7 @@ _MENU = {
     "training": (
         ("Extend run", "extend"),
         ("Stop after this step", "stop_after_step"),
-        ("Change settings from the next step", "change_setting"),
+        ("Change settings for the next steps", "change_setting"),
     ),
 }
 

@@ -19,7 +19,7 @@ DOTS = {
 STATE_TEXTS = {
     "connected": "connected",
     "connecting": "connecting",
-    "asking": "waiting for an answer",
+    "asking": "waiting for your input",
     "reconnecting": "reconnecting",
     "gone": "unreachable",
     "none": "no engine",

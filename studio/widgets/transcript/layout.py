@@ -84,7 +84,7 @@ class Row:
     height: float = 0.0
     blocks: list[Block] = field(default_factory=list)
     frame: QRectF | None = None
-    parting: float = 0.0
+    separator_y: float = 0.0
     more: QRectF | None = None
     more_words: str = ""
     chips_y: float = 0.0
@@ -169,7 +169,7 @@ def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
         y += arguments.height
     y += 7.0
     if item.result:
-        row.parting = y
+        row.separator_y = y
         y += 7.0
         words, left_out = shown_part(
             item.result, RESULT_LINES + shown, chars_at(shown, RESULT_CHARS)
@@ -316,9 +316,9 @@ def _paint_tool_frame(painter: QPainter, row: Row, item: ToolCall, frame: QRectF
         paint.box(painter, box, "chip", None, 4)
         words = f"\u00d7 {item.repeats}"
         paint.text(painter, box, words, "muted", "caption", 500, paint.CENTER, elide=False)
-    if row.parting:
+    if row.separator_y:
         painter.fillRect(
-            QRectF(frame.left() + 1, row.parting, frame.width() - 2, 1), theme().color("border")
+            QRectF(frame.left() + 1, row.separator_y, frame.width() - 2, 1), theme().color("border")
         )
     x = frame.left() + 12
     for source in item.sources:

@@ -93,7 +93,7 @@ class SideBySide(QAbstractScrollArea):
         self.setAccessibleName("Comparison")
 
     def set_rows(self, rows: Sequence[PairRow]) -> None:
-        """Show the paired turns of other trajectories, from the first row on."""
+        """Replace the compared rows and scroll to the first."""
         self._rows, self._at = tuple(rows), -1
         self._opened.clear()
         count = sum(not row.same for row in rows)

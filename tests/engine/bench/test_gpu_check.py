@@ -98,7 +98,7 @@ def test_failing_checks_are_reported_and_others_continue(tiny_model: Path, tmp_p
         "dies": ("failed", "The check's process was killed: it probably ran out of memory."),
         "breaks": ("failed", "ValueError: seven is no colour"),
         "refuses": ("failed", "Memory ran out. Take less."),
-        "hangs": ("failed", "The check did not finish within 4 s and was ended."),
+        "hangs": ("failed", "The check did not finish within 4 s and was stopped."),
         "needs": ("skipped", "unheard_of must be installed for python."),
         "works": ("passed", "It works."),
     }
@@ -177,7 +177,7 @@ def test_page_lists_failures_first_and_escapes_tables() -> None:
     )  # fmt: skip
     text = page(report)
     assert text.startswith("# GPU check · A card\n\n**2 failed** in 1:40 min, 2026-01-02, 03:04.")
-    assert text.index("## What failed") < text.index("## All checks")
+    assert text.index("## Failed checks") < text.index("## All checks")
     assert text.count("```") % 2 == 0
     assert "| a\\|b | 1 |\n| a\\|b | 1 |" in text
     assert len(merged([table, table.model_copy(update={"head": ["run", "h"]})])) == 2

@@ -54,7 +54,7 @@ def test_checkpoint_is_found_by_step_best_and_newest(workspace: Path) -> None:
     for suffix, step in (("@2", 2), ("@best", 2), ("@newest", 3), ("", None)):
         for name in ("calm-fox", str(folder)):
             assert find_run_and_step(name + suffix) == (folder, step)
-    with pytest.raises(ConfigError, match="Stored steps of this run: 1, 2, 3"):
+    with pytest.raises(ConfigError, match="This run has checkpoints of these steps: 1, 2, 3"):
         find_run_and_step("calm-fox@9")
 
 

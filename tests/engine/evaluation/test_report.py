@@ -32,7 +32,7 @@ def test_report_shows_difference_interval_p_value_and_verdict() -> None:
     assert "Tag easy (3 scenarios)" in text
     (tuned, _) = [line for line in text.splitlines() if line.startswith("tuned")]
     for words in (
-        "0.500", "[0.400, 0.600]", "−0.250", "[−0.400, −0.100] of 8: worse", "0.012", "1/2/5",
+        "0.500", "[0.400, 0.600]", "−0.250", "[−0.400, −0.100] n=8: worse", "0.012", "1/2/5",
         "1.2 s", "0.50",
     ):  # fmt: skip
         assert words in tuned
@@ -44,4 +44,4 @@ def test_report_says_when_nothing_is_scored() -> None:
         word="no difference shown",
     )  # fmt: skip
     assert "<0.001" in report(result(standing("base", None), standing("x", None, versus)))
-    assert "Nothing could be scored" in report(result(standing("base", None)))
+    assert "No rollout could be scored" in report(result(standing("base", None)))

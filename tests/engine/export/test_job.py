@@ -72,7 +72,7 @@ def test_invalid_export_is_rejected_and_writes_nothing(
     assert code(out=str(non_empty)) == "export.not_empty"
     assert code(out="relative/path") == "export.relative"
     monkeypatch.setattr(publish.shutil, "disk_usage", lambda folder: SimpleNamespace(free=1000))
-    with pytest.raises(Refused, match=r"takes \d+ MB and the disk has 0 MB free"):
+    with pytest.raises(Refused, match=r"needs \d+ MB and the disk has 0 MB free"):
         export(run, format="gguf", out=str(out))
     monkeypatch.undo()
     (run / "checkpoints" / "step-000003" / "adapter" / "adapter_model.safetensors").write_bytes(b"")

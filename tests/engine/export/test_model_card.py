@@ -36,7 +36,7 @@ def test_card_contains_run_facts_and_no_local_details(run: Path, tmp_path: Path)
     source = read_source(run, 3, 4)
     card = model_card(source, equal_parity())
     for words in (
-        RUN_ID, "amber-crane", "not known: look it up", "Short answers are better.",
+        RUN_ID, "amber-crane", "unknown; look up the licence", "Short answers are better.",
         "| 3 | 0.300 |", "0.200 [0.100, 0.300]", "0.500 [0.400, 0.600]", "openai/gpt-5.4",
         source.adapter_sha256, "| seed | 7 |", "Every reward part has weight 1", "llama-server",
     ):  # fmt: skip
@@ -58,7 +58,8 @@ def test_card_of_an_sft_run_has_no_reward(run: Path, tmp_path: Path) -> None:
     card = model_card(read_source(folder, 3, 4), equal_parity())
     for words in (
         "trained by supervised training", "tags: [atelier, sft, lora]", "step 3 of 18 |",
-        "22 demonstrations of `good.jsonl`; 3 bad lines left out", "1,234 per epoch", "linear",
+        "22 demonstrations from `good.jsonl`; 3 invalid lines left out",
+        "1,234 per epoch", "linear",
     ):  # fmt: skip
         assert words in card, words
     for words in ("## Reward", "rollouts in total", "reinforcement"):

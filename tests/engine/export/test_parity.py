@@ -79,9 +79,9 @@ def test_converted_export_is_at_best_close() -> None:
         ({"logprobs": gap(2e-4)}, "largest .* 0.0002 nats; 0.0001 are allowed"),
         ({"logprobs": None}, "could not be computed"),
         ({"greedy": GREEDY.model_copy(update={"ties": 0})}, "1 of 4 prompts"),
-        ({"greedy": None}, "No prompt"),
-        ({"same": SAME.model_copy(update={"chat_template": False})}, "chat template is not"),
-        ({"same": SAME.model_copy(update={"stop_tokens": False})}, "stop tokens are not"),
+        ({"greedy": None}, "completed no prompt"),
+        ({"same": SAME.model_copy(update={"chat_template": False})}, "chat template differs"),
+        ({"same": SAME.model_copy(update={"stop_tokens": False})}, "stop tokens differ"),
         ({"same": None}, "configuration files could not"),
     ],
 )

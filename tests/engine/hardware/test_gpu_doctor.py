@@ -94,5 +94,5 @@ def test_versions_off_the_known_set_are_named(
     monkeypatch.setattr(doctor, "KNOWN", {"torch": "9.9.9", "no-such-package": "1"})
     check = checks(tmp_path)["Versions"]
     assert check.state == "warn"
-    assert "(known: 9.9.9)" in check.words
+    assert "(tested: 9.9.9)" in check.words
     assert "no-such" not in check.words

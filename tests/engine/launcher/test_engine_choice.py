@@ -55,7 +55,7 @@ def test_unreadable_choice_is_reported_and_can_be_replaced() -> None:
         read_choice()
     engines, messages = chosen_interpreters()
     assert [one.name for one in engines] == ["built-in"]
-    assert "Choose it again" in messages[0]
+    assert "Choose the engine again" in messages[0]
     assert choose(NEWER).current == NEWER
 
 

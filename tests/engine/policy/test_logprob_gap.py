@@ -68,8 +68,8 @@ def test_unchanged_sampler_is_reported_as_stale_adapter() -> None:
         "change (difference 0.03 nats per token)."
     )
     assert problem.hint == (
-        'Resume from the last checkpoint. If it happens again, set backend.sampler = "torch" '
-        "to sample without a server."
+        'Resume from the last checkpoint. If this happens again, set backend.sampler = "torch" '
+        "to sample without vLLM."
     )
 
 
@@ -104,7 +104,8 @@ def test_loaded_but_different_adapter_is_reported() -> None:
     assert problem is not None
     assert problem.code == "policy.publish_differs"
     assert problem.message == (
-        "After publishing, sampler and trainer differ by 0.25 nats per token."
+        "After publishing the adapter, log-probs of sampler and trainer differ by 0.25 nats per "
+        "token."
     )
     assert problem.hint == (
         "The adapter may have diverged: lower train.lr and resume from a checkpoint."

@@ -248,8 +248,12 @@ def test_agent_request_fields_are_allow_listed(
 
 
 def test_run_of_another_machine_or_host_is_refused(harness: HomeRequestHarness) -> None:
-    harness.assert_refused("did not start that run", "ask", run_id=ulid(), **judge_request())
-    harness.assert_refused("did not start that run", "ask", host="other", **judge_request())
+    harness.assert_refused(
+        "was not started from this machine", "ask", run_id=ulid(), **judge_request()
+    )
+    harness.assert_refused(
+        "was not started from this machine", "ask", host="other", **judge_request()
+    )
 
 
 def test_ended_run_is_refused_until_resumed(harness: HomeRequestHarness) -> None:
@@ -279,7 +283,9 @@ def test_trial_allows_its_own_judge_while_it_lasts(harness: HomeRequestHarness) 
     with harness.service.trial(trial):
         assert harness.answer("ask", **request)
         assert harness.answer("ask", **judge_request())
-        harness.assert_refused("did not start that run", "ask", host="elsewhere", **request)
+        harness.assert_refused(
+            "was not started from this machine", "ask", host="elsewhere", **request
+        )
         harness.assert_refused(
             "does not use the address", "ask", **(request | {"base_url": EVIL_URL})
         )
@@ -317,7 +323,7 @@ def test_record_is_private_and_run_ids_cannot_be_taken_over(harness: HomeRequest
     folder = server_list_file().parent / FOLDER
     assert folder.stat().st_mode & 0o077 == 0
     for change in ({"host": "evil"}, {"project": "/elsewhere"}):
-        with pytest.raises(Refused, match="id of another run"):
+        with pytest.raises(Refused, match="an id that another run already has"):
             StartedRuns().add(harness.run.model_copy(update=change))
     StartedRuns().add(harness.run)
     assert StartedRuns().find("../../" + "0" * 20, HOST) is None

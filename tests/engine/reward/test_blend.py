@@ -65,7 +65,7 @@ def test_out_of_range_reward_raises_rollout_error(sign: int) -> None:
         blend(RewardConfig(), {"a": sign * 2 * MOST_REWARD}, {})
     assert raised.value.problem.code == "reward.out_of_range"
     assert raised.value.problem.hint is not None
-    assert raised.value.problem.hint.startswith("Make its parts, or their weights")
+    assert raised.value.problem.hint.startswith("Scale its reward parts down, or their weights")
     with pytest.raises(RolloutError, match="is nan"):
         blend(RewardConfig(), {"a": float("nan")}, {})
 
@@ -76,7 +76,7 @@ def test_out_of_range_reward_raises_rollout_error(sign: int) -> None:
         (
             RewardConfig(required=("a", "b")), {"a": 1.0}, "reward.part_missing",
             "The reward part b is missing.",
-            "Return it from the agent or rewards.py, or remove it from reward.required.",
+            "Return the part from the agent or rewards.py, or remove it from reward.required.",
         ),
         (
             RewardConfig(), {}, "reward.none",
@@ -85,8 +85,9 @@ def test_out_of_range_reward_raises_rollout_error(sign: int) -> None:
         ),
         (
             RewardConfig(constraints=(Constraint(part="b", above=0),)), {"a": 1.0},
-            "reward.constraint_blind", "The constraint on b has no value to check.",
-            "Return it as a reward part or metric, or remove the constraint.",
+            "reward.constraint_blind",
+            "The constraint on b cannot be checked: the value is missing.",
+            "Return the value as a reward part or metric, or remove the constraint.",
         ),
     ],
     ids=["required", "none", "constraint"],

@@ -31,9 +31,9 @@ def held(when: str, values: list[dict[str, float]], *tests: ValidationFinished) 
         ("unscored >", "without a number"),
         ("entropy falls", "without a number"),
         ("entrpy > 1", "similar metrics: entropy"),
-        ("loss", "which is no condition"),
+        ("loss", "which is not a condition"),
         ("loss > 1 for 0 steps", "at least 1"),
-        ("entropy falls by 50 % for 3 steps", "only > and <"),
+        ("entropy falls by 50 % for 3 steps", "only after > or <"),
         ("entropy falls by -1", "positive"),
         ("loss > 1; kl", "'kl'"),
     ],
@@ -114,6 +114,6 @@ def test_judged_validation_uses_win_rates() -> None:
     found = held("validation falls", [{}], judged(10, {}), judged(20, rates))
     assert found == [
         "Win rate in validation fell from 0.70 after step 10 to 0.40 after step 20, "
-        "more than chance explains."
+        "a statistically significant change."
     ]
     assert held("validation falls", [{}], judged(20, {**rates, 20: (0.5, 0.65, 0.75)})) == []

@@ -55,7 +55,7 @@ LIBRARY = [
 GONE = Problem(
     code="mcp.unusable",
     message="no-such-program cannot be started: there is no such program.",
-    hint="Check the server's command or URL; start it by hand to see its output.",
+    hint="Check the server's command or URL; start the server in a terminal to see its output.",
 )
 
 

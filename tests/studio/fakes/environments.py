@@ -51,13 +51,13 @@ class FakeEnvironments:
                 gpu,
                 view("vllm-cpu", "vLLM on the CPU", "Sampling with vLLM, without a GPU.",
                      1_450_000_000, 460_000_000),
-                view("judge", "Judge", "Calls the providers of judges, through litellm.",
+                view("judge", "Judge", "Calls API models, such as judges, through litellm.",
                      320_000_000, 75_000_000, **at_home("judge")),
                 view("parquet", "Parquet", "Reads trajectories that ART stored as Parquet files.",
                      175_000_000, 55_000_000, packages=1),
             )
         }  # fmt: skip
-        self.views[AGENT] = view(AGENT, "Packages of the agent", "", 500_000_000, 0, packages=28)
+        self.views[AGENT] = view(AGENT, "Agent packages", "", 500_000_000, 0, packages=28)
         self.choice, self.running = EngineChoice(), ChosenEngine()
         self.asked: list[tuple[str, str]] = []
         self.steps = 4

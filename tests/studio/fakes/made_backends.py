@@ -26,7 +26,7 @@ GONE = Problem(
 NOT_STARTED = Problem(
     code="sampler.not_started",
     message="vLLM did not start: ValueError: The model's head size 24 is not supported.",
-    hint='See the run\'s log; backend.sampler = "torch" samples without it.',
+    hint="See the run's log, or set backend.sampler to torch to sample without vLLM.",
 )
 SETUPS: dict[str, tuple[BackendFacts, dict[str, Any], int]] = {
     "plain": (PROCESSOR, {}, 0),

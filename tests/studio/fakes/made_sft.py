@@ -38,9 +38,9 @@ GOLD = DemonstrationFile(
 )
 NOTHING = DemonstrationFile(path="demonstrations.jsonl", role="train")
 REASONS = (
-    (17, "It has no assistant message to train on."),
-    (88, "It has 2311 tokens; model.max_context is 1024."),
-    (191, "It is not valid JSON: Expecting ',' delimiter: line 1 column 402 (char 401)."),
+    (17, "The line has no assistant message to train on."),
+    (88, "The demonstration has 2311 tokens; model.max_context is 1024."),
+    (191, "The line is not valid JSON: Expecting ',' delimiter: line 1 column 402 (char 401)."),
 )
 BAD = GOOD.model_copy(
     update={

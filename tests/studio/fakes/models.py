@@ -25,13 +25,13 @@ GB = 1_000_000_000
 UNREACHABLE = Problem(
     code="models.hub_unreachable",
     message="The Hugging Face hub cannot be reached.",
-    hint="Check the connection (or HF_ENDPOINT); models on this machine can be used.",
+    hint="Check the connection (or HF_ENDPOINT); models on this machine still work.",
 )
 GATED = Problem(
     code="models.gated",
     message="meta-llama/Llama-3.2-3B-Instruct is gated: its authors ask you to accept their terms "
     "first.",
-    hint="Accept them at https://huggingface.co/meta-llama/Llama-3.2-3B-Instruct, then run "
+    hint="Accept the terms at https://huggingface.co/meta-llama/Llama-3.2-3B-Instruct, then run "
     "`hf auth login` (or set HF_TOKEN and restart the engine).",
 )
 NOT_CAUSAL = Problem(
@@ -197,7 +197,7 @@ class FakeModels:
 def facts_of(model: HubModel) -> ModelFacts:
     size = model.weight_bytes
     verdict = VERDICTS.get(model.id, "fits" if model.path else None)
-    fit = ModelFit(unknown="The shapes of its weights are not known.", device="NVIDIA L40S")
+    fit = ModelFit(unknown="The shapes of the model's weights are unknown.", device="NVIDIA L40S")
     if verdict and size:
         fit = ModelFit(
             verdict=verdict,
@@ -216,7 +216,7 @@ def facts_of(model: HubModel) -> ModelFacts:
                 ),
             ),
             formula="Peak of the larger phase, sampling or training, on the fullest GPU. "
-            "Available: its memory less what others use.",
+            "Available: the GPU's memory minus memory used by other programs.",
             settings="the settings of inbox-scout",
         )
     shards = [HubFile(name=f"model-0000{n}-of-00002.safetensors", bytes=(size or 0) // 2)

@@ -35,13 +35,13 @@ CARD = FarCard(name="NVIDIA H200", memory_bytes=150_323_855_360, driver="580.95"
 CHECKS = [
     Check(name="System", state="good", words="Linux on x86_64, glibc 2.35"),
     Check(name="Python", state="good", words="3.11 (/usr/bin/python3.11)"),
-    Check(name="Graphics", state="good", words="NVIDIA H200 (140 GiB), driver 580.95"),
+    Check(name="GPU", state="good", words="NVIDIA H200 (140 GiB), driver 580.95"),
     Check(name="Disk", state="good", words="412.6 GB free in /home/mara/.atelier-engine"),
     Check(
-        name="Leaving",
+        name="Logout",
         state="warn",
         words="This server ends your processes when you log out.",
-        hint="Run `loginctl enable-linger` there once, or runs end with the connection.",
+        hint="Run `loginctl enable-linger` there once; otherwise runs end with the connection.",
     ),
 ]
 REPORT = HostReport(
@@ -77,7 +77,7 @@ KEY_CHANGED = Problem(
 OTHER_HOME = Problem(
     code="host.other_home",
     message="This server's engine works for mara-desktop now.",
-    hint="Disconnect there, or take over here. Runs continue either way.",
+    hint="Disconnect the other machine, or take over on this one. Runs continue either way.",
 )
 HOST_KEY = Question(
     id="q1", kind="host_key", host="mara@box.lab:22", via="mara@gate.lab:22",
@@ -240,7 +240,10 @@ class FakeHosts:
                 return False
             if answer == right:
                 return True
-        problem = {"code": "ssh.password_wrong", "message": "box did not accept your input."}
+        problem = {
+            "code": "ssh.password_wrong",
+            "message": "box rejected the password or code that you entered.",
+        }
         self.change(name, state="stopped", problem=Problem(**problem))
         return False
 

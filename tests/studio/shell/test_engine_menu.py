@@ -172,7 +172,7 @@ def test_api_keys_are_lent_only_on_request(
             menu = next(
                 m for m in train.children() if type(m).__name__ == "QMenu" and m.isVisible()
             )  # type: ignore[attr-defined]
-            lend = next(a for a in menu.actions() if "lend it the judge's API keys" in a.text())  # type: ignore[attr-defined]
+            lend = next(a for a in menu.actions() if "lend the judge's API keys to" in a.text())  # type: ignore[attr-defined]
             menu.setActiveAction(lend)  # type: ignore[attr-defined]
             QTest.keyClick(menu, Qt.Key.Key_Return)  # type: ignore[arg-type]
             await until(lambda: filled.started)

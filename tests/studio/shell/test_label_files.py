@@ -41,7 +41,7 @@ def test_labels_are_exported_and_imported(
             file = tmp_path / "mine.jsonl"
             page.agreement._save.click()
             await choose(window, file)
-            await until(lambda: any("1 label of" in words for words in said))
+            await until(lambda: any("1 label from" in words for words in said))
             (kept,) = [Label.model_validate_json(line) for line in file.read_text().splitlines()]
             assert (kept.id, kept.words) == ("one", (word,))
             other = kept.model_copy(

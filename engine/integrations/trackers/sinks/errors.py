@@ -13,7 +13,8 @@ class Lost:
 
 
 class SinkError(Exception):
-    """Failure of a service; `words` follow its name: "cannot be reached at …"."""
+    """Failure of a tracker service. `words` is a sentence without its subject, the service's name:
+    "cannot be reached at …"."""
 
     def __init__(self, code: str, words: str, hint: str = "", detail: str = "") -> None:
         super().__init__(detail or words)

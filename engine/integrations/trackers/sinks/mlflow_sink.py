@@ -75,8 +75,8 @@ class Sink:
         if found is None:
             return str(self._client.create_experiment(name))
         if found.lifecycle_stage != "active":
-            hint = "Restore it in MLflow, or set another track.mlflow.experiment."
-            raise SinkError("deleted", f"has deleted the experiment {name}.", hint)
+            hint = "Restore the experiment in MLflow, or set another track.mlflow.experiment."
+            raise SinkError("deleted", f"lists the experiment {name} as deleted.", hint)
         return str(found.experiment_id)
 
     def _found(self, place: str, run: dict[str, Any]) -> str:

@@ -71,7 +71,7 @@ class Sink:
             yield from self._post(spans[: len(spans) // 2])
             yield from self._post(spans[len(spans) // 2 :])
         else:
-            yield Lost(1, f"answers {answer.status_code} {answer.reason}.")
+            yield Lost(1, f"returned HTTP {answer.status_code} {answer.reason}.")
 
     def _answer(self, spans: list[ReadableSpan]) -> requests.Response:
         body = gzip.compress(encode_spans(spans).SerializeToString())
@@ -115,7 +115,7 @@ def headers_in(key: str) -> dict[str, str]:
 def _langfuse(key: str) -> dict[str, str]:
     if ":" not in key:
         words = "needs a public and a secret key."
-        hint = "Enter them as PUBLIC:SECRET under Settings, Tracker keys."
+        hint = "Enter both as PUBLIC:SECRET under Settings, Tracker keys."
         raise SinkError("key", words, hint)
     coded = base64.b64encode(key.encode()).decode()
     return {"Authorization": f"Basic {coded}", "x-langfuse-ingestion-version": "4"}
@@ -130,7 +130,7 @@ def _rejected(answer: requests.Response, spans: int) -> Lost | None:
     if answer.status_code in (401, 403):
         raise refused(f"HTTP {answer.status_code}", answer.text[:500])
     if answer.status_code != 200:
-        words = f"answers {answer.status_code} {answer.reason}."
+        words = f"returned HTTP {answer.status_code} {answer.reason}."
         raise SinkError("answer", words, detail=answer.text[:500])
     try:
         partial = ExportTraceServiceResponse.FromString(answer.content).partial_success
@@ -138,6 +138,6 @@ def _rejected(answer: requests.Response, spans: int) -> Lost | None:
         return None  # Langfuse answers in JSON: 200 is its word for all of it
     if partial.rejected_spans:
         why = partial.error_message.strip().rstrip(".") or "no reason given"
-        words = f"rejects {partial.rejected_spans} of {spans} spans: {why}."
+        words = f"rejected {partial.rejected_spans} of {spans} spans: {why}."
         return Lost(partial.rejected_spans, words)
     return None

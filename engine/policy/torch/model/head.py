@@ -73,7 +73,7 @@ class SelectedLogProb(torch.autograd.Function):
 
 
 class Room:
-    """Buffers for blocks of the head, allocated once: page faults cost more than the sums."""
+    """Buffers for blocks of logits, reused: the page faults of new ones cost more than the sums."""
 
     def __init__(self, hidden_MH: Tensor, width: int) -> None:
         size = len(hidden_MH) * width

@@ -22,7 +22,7 @@ def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftMode
     if spec.weights != "full":
         raise ModelError.of(
             "model.needs_unsloth",
-            f"Weights in {spec.weights} are loaded by Unsloth.",
+            f"Only Unsloth loads {spec.weights} weights, but backend.trainer is torch.",
             "Set backend.trainer to unsloth, or backend.weights to full.",
             where="backend.weights",
         )
@@ -49,7 +49,7 @@ def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
             raise not_loadable(path, error) from error
         raise ModelError.of(
             "model.own_attention",
-            "This model's own attention code does not support shared prefixes.",
+            "This model has its own attention code, which does not support prefix trees.",
             "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
             where=path,
         ) from error

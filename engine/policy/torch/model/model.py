@@ -120,7 +120,7 @@ class LoraModel:
 
     @property
     def _head_bias(self) -> Tensor | None:
-        """[V] of the language-model head (Phi-1 and 2, GPT-J, CodeGen); None for most models."""
+        """Bias [V] of the head (Phi-1 and 2, GPT-J, CodeGen); None for most models."""
         return getattr(self.trained.get_base_model().get_output_embeddings(), "bias", None)
 
     def sampled_hidden(self, plan: Plan) -> Tensor:
@@ -251,8 +251,8 @@ def _refuse_unusual_head(model: PreTrainedModel) -> None:
         if getattr(config, name, None) not in (None, 1, 1.0):
             raise ModelError.of(
                 "model.unusual_head",
-                f"This model changes its logits after the head ({name}), which the exact trainer "
-                "does not compute yet.",
+                f"This model transforms its logits after the output layer ({name}), which the "
+                "torch trainer does not support.",
                 "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
             )
 

@@ -54,7 +54,7 @@ def verify_forward(model: Computed, max_context: int) -> None:
         targets_S = tokens_S[1:].to(model.device)
         ours_S = model.selected_logprobs(plain_SH[:-1], targets_S, 1.0)[0]
     except (TypeError, RuntimeError, AssertionError, ValueError, AttributeError) as error:
-        raise _refusal(model, f"it cannot be computed here: {error}", str(error)) from error
+        raise _refusal(model, f"its forward pass fails: {error}", str(error)) from error
     size = plain_SH.float().norm()
     apart = ((ours_SH.float() - plain_SH.float()).norm() / size).item()
     if not apart <= HIDDEN_TOLERANCE[model.dtype]:
@@ -99,7 +99,7 @@ def _refusal(model: Computed, reason: str, detail: str) -> ModelError:
     kind = type(model.trained.get_base_model()).__name__
     return ModelError.of(
         "model.not_exact",
-        f"The exact trainer does not compute {kind} as transformers does: {reason[:300]}.",
+        f"The torch trainer does not reproduce {kind} of transformers: {reason[:300]}.",
         "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
         where="model.name",
         detail=detail[:4000],

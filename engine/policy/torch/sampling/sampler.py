@@ -27,7 +27,8 @@ MOST_SLOTS = 128
 PREFILL_TOKENS = 2048
 """Maximum number of prompt tokens per forward pass; at least one prompt joins, however long."""
 WORTH_WAITING = 16
-"""Shared tokens for which a prompt waits one step to copy them from a prompt being computed."""
+"""Minimum number of tokens shared with a prompt that is being computed for which another prompt
+waits one step, to copy their keys and values."""
 
 Deliver = Callable[[int, SampledToken, str | None], None]
 """Callback (request number, token, finish reason or None)."""

@@ -71,7 +71,7 @@ def forward_backward(
     """Accumulate gradients of adapter and value head, with loss = Σ weighted token losses /
     `normaliser`. `batch_tokens` is the size of micro-batches. The split into micro-batches changes
     memory and nothing else. Returns metrics over the batch; with other ranks, rank 0 returns those
-    over all their shares, the others only their effort."""
+    over all their shares, the others only their own utilization."""
     start_s, done = time.perf_counter(), 0
     effort = TrainEffort(model.shape, [visible_tokens(item) for item in batch.items])
     parts: list[Terms] = []
@@ -134,7 +134,7 @@ def _kept(terms: Terms, sequences: int) -> Terms:
 
 
 def _in_a_row(shares: list[list[Terms]]) -> list[Terms]:
-    """Terms of all ranks with consecutive sequence indices."""
+    """Join the terms of all ranks, renumbering their sequences consecutively."""
     found: list[Terms] = []
     for parts in shares:
         before = int(found[-1].tokens.sequences_M[-1]) + 1 if found else 0

@@ -129,7 +129,8 @@ class Hop:
         )
 
     def leads_nowhere(self, error: asyncssh.ChannelOpenError, onward: Settings) -> Exception:
-        """Error for this jump host, which cannot or will not connect to the next (`onward`)."""
+        """Convert the error of this jump host, which cannot or may not connect to the next server
+        (`onward`)."""
         place = replace(self.place, goal=self.place.goal or onward.server)
         if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
             return problems.jump_forbids(place, onward.server)

@@ -19,8 +19,9 @@ from engine.remote.ssh.questions import Clock
 def explain(
     error: Exception, place: Place, host: str, client: Client | None, tried: Tried, clock: Clock
 ) -> LaunchError:
-    """Error of a failed attempt to connect to server `place`. `host` is the name or address that
-    was resolved, `client` has the stage reached, `tried` the keys, `clock` the timeout."""
+    """Convert the exception of a failed attempt to connect to server `place` into a LaunchError.
+    `host` is the name or address that was resolved, `client` has the stage reached, `tried` the
+    keys, `clock` the timeout."""
     if isinstance(error, LaunchError):
         return error
     if isinstance(error, asyncssh.Error):

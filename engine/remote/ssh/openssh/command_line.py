@@ -40,7 +40,8 @@ Tunnel no
 UpdateHostKeys no
 """
 ASK_KEYS = "StrictHostKeyChecking ask\n"
-"""Setting if the configuration lacks `yes`: an unknown host key is never accepted silently."""
+"""StrictHostKeyChecking unless the configuration says `yes`: an unknown host key is never accepted
+silently."""
 
 
 @dataclass(frozen=True)

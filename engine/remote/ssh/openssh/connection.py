@@ -137,7 +137,7 @@ class SshRoute:
         return known[0] if known else await self._add(words, "")
 
     def changed(self, place: Place, shown: str) -> LaunchError:
-        """Error for a server that shows another host key (`shown`) than the one on record."""
+        """Error for a server whose host key (`shown`) differs from the known one."""
         from engine.remote.ssh.asyncssh.known_hosts import read_entries
         from engine.remote.ssh.host_keys import describe
 
@@ -272,7 +272,7 @@ class OpenSSHConnection(Connection):
         return asking.returncode == 0
 
     async def _failed(self, err: bytes) -> LaunchError:
-        """Problem of a command that could not be started."""
+        """Convert ssh's stderr (`err`) of a command that could not be started into an error."""
         if not await self._is_alive():
             return problems.lost(self.server, last_line(self._master.stderr))
         return problems.no_session(self.server, last_line(err.decode(errors="replace")))

@@ -29,7 +29,7 @@ def compare_runs(folders: Sequence[Path], request: CompareRuns) -> RunComparison
     """Compare the runs in `folders` with the first of them. Raises Refused if a run is named twice,
     StoreError if one is damaged."""
     if len(set(folders)) < len(folders):
-        raise Refused.of("runs.twice", "A run is named twice.", "Choose different runs.")
+        raise Refused.of("runs.twice", "The same run was given twice.", "Choose different runs.")
     specs = [read_spec(folder) for folder in folders]
     progress = [_progress(folder, spec) for folder, spec in zip(folders, specs, strict=True)]
     candidates = [

@@ -15,12 +15,12 @@ from engine.runtime.closing import cancel
 from engine.server.services.library import Library
 
 QUICK_S = 0.05
-"""Reading a project's list of runs anew in less time than this is not noticed."""
+"""Seconds; a list of runs that was read faster than this is read again for every request."""
 REST = 10
-"""A slow list is read again at most for a tenth of the time."""
+"""Factor on the reading time of a slow list: it is read again only when it is older than that."""
 PATIENCE_S = 1.0
-"""Time to read a project's list for the first time; if it takes longer, the newest runs are listed
-meanwhile."""
+"""Seconds to wait for a list of runs; if reading takes longer, the newest runs or the list read
+before are shown meanwhile."""
 SPARKLINE_POINTS = 60
 STATES = {
     "active": ACTIVE_STATES,
@@ -44,7 +44,8 @@ KEYS: dict[RunSort, Callable[[RunSummary], Any]] = {
 
 @dataclass
 class _Listing:
-    """Runs of a project as they were read at a time (monotonic), in `seconds`."""
+    """Runs of a project, the time at which they were read (monotonic clock), and how many seconds
+    reading took."""
 
     runs: list[RunSummary]
     at: float
@@ -73,7 +74,7 @@ class RunTable:
         return page.model_copy(update={"items": thinned, "partial": partial})
 
     def changed(self, run_id: str) -> None:
-        """Take over a change of a run's notes at once."""
+        """Update the listed summary of a run at once, because its notes have changed."""
         folder = self._library.find(run_id)
         listing = self._listings.get(folder.parents[1])
         if listing is None:
@@ -187,7 +188,7 @@ def _ordered(runs: list[RunSummary], query: RunQuery) -> list[RunSummary]:
 
 
 def _thin(run: RunSummary) -> RunSummary:
-    """Return the run with few points of its curves, the last one included."""
+    """Return the summary with curves thinned out for a sparkline; their last points are kept."""
     if max(len(run.rewards), len(run.losses)) <= SPARKLINE_POINTS:
         return run
     return run.model_copy(update={"rewards": _few(run.rewards), "losses": _few(run.losses)})

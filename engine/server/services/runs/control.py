@@ -81,7 +81,7 @@ class RunControl:
             await self._queue.cancel(run_id)
         else:
             raise Refused.of(
-                "run.not_living", "This run is not active.", "Resume it, or start another."
+                "run.not_living", "This run is not active.", "Resume the run, or start another."
             )
         return self._lifecycle.summary(run_id)
 
@@ -130,7 +130,7 @@ class RunControl:
         return self._lifecycle.summary(spec.id)
 
     def _first_interrupted(self, folders: Sequence[Path]) -> Path | None:
-        """First of these runs that was stopped or failed."""
+        """First of the run folders whose run was stopped or failed; None if there is none."""
         ended = ("stopped", "failed")
         return next((one for one in folders if self._library.summary(one).state in ended), None)
 
@@ -162,7 +162,7 @@ async def _order(active: ActiveRun, command: Command) -> None:
             orders.keep = True
         case "stop_now":
             active.stopping = True
-            active.task.cancel("You stopped it.")
+            active.task.cancel("You stopped the run.")
             await asyncio.wait([active.task])
 
 
@@ -185,7 +185,11 @@ def refuse_extension(run: RunSummary) -> None:
         case "evaluation":
             raise Refused.of("run.no_steps", "Steps cannot be added to an evaluation.")
         case "outside":
-            raise Refused.of("run.no_steps", "The script sets the number of steps.", "Edit it.")
+            raise Refused.of(
+                "run.no_steps",
+                "The number of steps of this run is set by its script.",
+                "Edit the script.",
+            )
         case "sft":
             raise Refused.of(
                 "run.no_steps",
@@ -202,20 +206,20 @@ def refuse_resumption(run: RunSummary, steps: int | None) -> None:
     if run.kind == "outside":
         raise Refused.of(
             "run.outside",
-            f"A script trains {run.name}: only the script can make rollouts.",
+            f"{run.name} is trained by a script, and only the script can make rollouts.",
             f"Start the script again: the run resumes after step {run.step}.",
         )
     if run.kind in WEIGHTLESS:
         raise Refused.of(
             "run.imported",
-            "This run has no weights of its own to train further.",
-            "Start a run of the project instead.",
+            "This run only stores trajectories and has no weights to train further.",
+            "Start a new training run of the project instead.",
         )
     if run.state != "finished":
         return
     if run.kind in ("evaluation", "sft"):
         what = "evaluation" if run.kind == "evaluation" else "SFT run"
-        raise Refused.of("run.finished", f"This {what} has finished.", "Start another one.")
+        raise Refused.of("run.finished", f"This {what} has finished.", f"Start another {what}.")
     if not (steps and steps > run.step):
         raise Refused.of(
             "run.finished",

@@ -72,7 +72,7 @@ def check(plan: EvaluationPlan) -> None:
     if len(plan.contestants) != 1 or plan.variants:
         raise ConfigError.of(
             "demonstrations.one_teacher",
-            "Demonstrations come from one teacher at a time.",
+            "Demonstrations can be collected from only one teacher at a time.",
             "Choose one model and no other system prompts.",
         )
 

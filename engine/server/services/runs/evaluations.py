@@ -121,7 +121,7 @@ def _scenarios(project: Path, config: ProjectConfig, source: str) -> list[Scenar
             raise ConfigError.of(
                 "evaluation.no_scenarios",
                 f"The project has no {source} scenarios.",
-                f"Set scenarios.{source}, or name a file: --scenarios FILE.",
+                f"Set scenarios.{source}, or pass a file: --scenarios FILE.",
                 where=f"scenarios.{source}",
             )
         return found
@@ -148,8 +148,8 @@ def _refuse_local_judge(config: ProjectConfig) -> None:
     if judge.enabled and not judge.models:
         raise ConfigError.of(
             "evaluation.local_judge",
-            "The local judge is fitted on labels of its own run, and an evaluation has none.",
-            "Name a judge in judge.models, or evaluate without one: --no-judge.",
+            "The local judge needs labels of the run that it judges; evaluations have none.",
+            "Set a judge in judge.models, or evaluate without a judge: --no-judge.",
             where="judge.local",
         )
 

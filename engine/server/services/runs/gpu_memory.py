@@ -52,7 +52,7 @@ def _held(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> Refused 
 
 
 def _named(strangers: Sequence[CardProcess]) -> str:
-    """Names of other GPU processes, such as `python (process 12) and 2 others compute`."""
+    """Names of other GPU processes, such as `python (process 12) and 2 more hold memory`."""
     first = strangers[0]
     name = f"{first.name or 'Another program'} (process {first.pid})"
     others = len(strangers) - 1

@@ -114,17 +114,17 @@ class RunLifecycle:
         await self.settle()
         if self._closed:
             raise Refused.of(
-                "engine.leaving", "This engine is being stopped.", "Start again in a moment."
+                "engine.leaving", "This engine is being stopped.", "Try again in a moment."
             )
         for active in self.active.values():
             spec = active.run.spec
             raise Refused.of(
                 "run.busy",
                 f"{spec.project} is {_activity_of(active.run)} on this machine ({spec.name}).",
-                "It belongs to a sweep: queue this run, which then starts before the sweep's next "
-                "one, or pause the sweep."
+                "That run belongs to a sweep. Queue your run to start it before the sweep's next "
+                "run, or pause the sweep."
                 if spec.sweep
-                else "Wait for it, or stop it first.",
+                else "Wait for that run, or stop it first.",
             )
 
     async def settle(self) -> None:
@@ -154,7 +154,11 @@ class RunLifecycle:
         await self.settle()
         folder = self._library.find(run_id)
         if run_id in self.active:
-            raise Refused.of("run.lives", "This run is active.", "Stop it first, or wait.")
+            raise Refused.of(
+                "run.lives",
+                "This run is active.",
+                "Stop the run first, or wait until it has ended.",
+            )
         await self._tracking.forget(run_id)
         async with self._open.none_of(run_id):
             with locked(folder):

@@ -93,7 +93,7 @@ class OpenRuns:
                 raise Refused.of(
                     "run.judging",
                     "The judge is scoring this run.",
-                    "Wait until it is done, or cancel it on the Judge page.",
+                    "Wait until the scoring is done, or cancel it on the Judge page.",
                 ) from None
             if run_id in self._opened:
                 await self._close(run_id)

@@ -48,7 +48,7 @@ class RunQueue:
             raise Refused.of("run.not_living", "This run is not active.")
         self.discard(folder)
         async with self._lifecycle.opened(run_id) as opened:
-            await opened.run.say(RunStopped(step=0, reason="You removed it from the queue."))
+            await opened.run.say(RunStopped(step=0, reason="You removed the run from the queue."))
 
     async def close(self) -> None:
         """Stop the queue; waiting runs stay queued on disk."""

@@ -94,7 +94,7 @@ class ScriptRuns:
             raise Refused.of(
                 "outside.taken",
                 f"Another script is already training {spec.name} (process {session.script.pid}).",
-                "Wait for it, end it, or give the model another name.",
+                "Wait for that script, end it, or give the model another name.",
             )
         session.leave("The script has ended.", False)
         await self._lifecycle.ended(spec.id)

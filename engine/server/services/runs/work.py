@@ -135,7 +135,7 @@ def problem_of(error: BaseException) -> Problem:
     return Problem(
         code="engine.bug",
         message=f"Unexpected error: {type(error).__name__}: {error}",
-        hint="Resume from the last checkpoint; please report it with the details.",
+        hint="Resume from the last checkpoint; please report this error with its details.",
         detail="".join(traceback.format_exception(error))[-8000:],
     )
 
@@ -149,7 +149,7 @@ def _check_disk(run: Run) -> None:
     if free < need:
         raise Refused.of(
             "store.disk_full",
-            f"There are {free / 1e9:.1f} GB free; the next checkpoints need {need / 1e9:.1f} GB.",
+            f"Free disk: {free / 1e9:.1f} GB; the next checkpoints need {need / 1e9:.1f} GB.",
             "Free some space, then resume.",
             where=str(run.folder),
         )

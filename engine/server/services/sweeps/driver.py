@@ -198,7 +198,7 @@ class SweepDriver:
                 orders.release(step)
             else:
                 orders.stop(
-                    f"{PRUNED} {record.name}: after step {step} it is not among the best "
+                    f"{PRUNED} {record.name}: after step {step} the run was not among the best "
                     f"1/{record.config.sweep.reduction_factor}."
                 )
         if over_budget(record):
@@ -232,7 +232,7 @@ class SweepDriver:
             problem = Problem(
                 code="sweep.failures",
                 message=f"{MOST_FAILURES} trials in a row failed. {_message(run.problem)}",
-                hint="Fix the cause, then resume: the failed runs are tried again.",
+                hint="Fix the cause, then resume: failed runs are started again.",
             )
             await self._end(sweep_id, problem)
 
@@ -256,4 +256,4 @@ def _differs(record: SweepRecord, number: int, run: SweepRun) -> bool:
 
 
 def _message(problem: Problem | None) -> str:
-    return f"The last one: {problem.message}" if problem else ""
+    return f"The last failure: {problem.message}" if problem else ""

@@ -158,8 +158,8 @@ class SweepService:
         if request.host:
             raise Refused.of(
                 "sweep.remote",
-                "A sweep runs on the machine of its engine: it cannot be started on a server from "
-                "here.",
+                "A sweep runs on the machine of its engine and cannot be started on a server from "
+                "this machine.",
                 "Run `atelier sweep` on the server, or start single runs there.",
             )
         settings, config = await asyncio.to_thread(load_settings, project, request.overrides)
@@ -191,7 +191,7 @@ class SweepService:
     async def _resume(self, folder: Path, record: SweepRecord, request: ActOnSweep) -> None:
         if record.state == "finished":
             raise Refused.of(
-                "sweep.over", "This sweep has finished.", "Start another one, with more trials."
+                "sweep.over", "This sweep has finished.", "Start another sweep with more trials."
             )
         require_trust(folder.parents[1])
         if record.state in ACTIVE:
@@ -218,7 +218,8 @@ class SweepService:
 
 
 def _named(plan: SweepPlan) -> list[Values]:
-    """Each text of the space by itself: it may name a file or a model that does not exist."""
+    """Each text value of a swept setting by itself, to be checked before the start: it may name a
+    file or a model that does not exist."""
     return [
         {key: value}
         for key, values in plan.space.items()

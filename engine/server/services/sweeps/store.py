@@ -72,7 +72,7 @@ class SweepStore:
 
     @property
     def oldest_active(self) -> str | None:
-        """Id of the sweep whose turn it is; None if there is none."""
+        """Id of the oldest active sweep, which runs next; None if none is active."""
         return min((one.id for one in self._loaded.values() if one.state in ACTIVE), default=None)
 
     async def add(self, folder: Path, record: SweepRecord) -> None:

@@ -26,7 +26,7 @@ class SmoothingSlider(KeyboardFocus, QWidget):
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Smoothing of the charts")
-        set_tip(self, "Exponential moving average; 0 shows raw values only")
+        set_tip(self, "Weight of the exponential moving average; 0 shows raw values only")
         link.smoothing_changed.connect(self._changed)
         self._changed()
 

@@ -128,7 +128,7 @@ def test_model_config_is_mapped_and_ineffective_keys_are_named() -> None:
         "_internal_config['trainer_args']['logging_steps']",
         "_internal_config['trainer_gpu_ids']",
     ]
-    assert notices[3] == "The client's server_args have no effect in Atelier."
+    assert notices[3] == "The client option server_args has no effect in Atelier."
 
 
 @pytest.mark.parametrize(

@@ -55,9 +55,7 @@ def test_json_lines_and_migrated_parquet_read_the_same(art: Path, step: int) -> 
 
 
 def test_migrated_file_is_not_read_twice(art: Path) -> None:
-    assert open_art(art).notes == (
-        "train/0003.jsonl was left out: 0003.parquet has the same step.",
-    )
+    assert open_art(art).notes == ("train/0003.jsonl was skipped: 0003.parquet has the same step.",)
 
 
 def test_model_is_found_from_parent_folders(art: Path, tmp_path: Path) -> None:
@@ -70,7 +68,7 @@ def test_model_is_found_from_parent_folders(art: Path, tmp_path: Path) -> None:
     assert find_art_model(copy, "b").name == "b"
     with pytest.raises(ConfigError, match="2 models: shop/models/a, shop/models/b"):
         find_art_model(copy)
-    with pytest.raises(ConfigError, match="no model c in this folder"):
+    with pytest.raises(ConfigError, match="This folder has no model c"):
         find_art_model(copy, "c")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="no ART trajectories"):

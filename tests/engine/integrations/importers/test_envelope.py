@@ -90,7 +90,7 @@ def test_captured_calls_become_conversations(tmp_path: Path) -> None:
         ({"messages_and_choices": [PROMPT]}, "reward"),
         ({"messages_and_choices": ["hm"], "reward": 1}, "attribute"),
         ({"reward": 1, "metrics": {"n": "many"}}, "the metric n is not a number: 'many'"),
-        ({"reward": 1, "exchanges": {"responses": [{}]}}, "API of responses"),
+        ({"reward": 1, "exchanges": {"responses": [{}]}}, "with the responses API"),
     ],
 )
 def test_invalid_row_is_reported_with_its_number(

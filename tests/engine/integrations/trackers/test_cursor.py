@@ -58,7 +58,7 @@ def test_only_one_sender_uploads_at_a_time(tmp_path: Path) -> None:
     "address", ["127.0.0.1:5000", "ftp://a", "http://", "https://me:key@host", "http://a b"]
 )
 def test_invalid_address_is_rejected(address: str) -> None:
-    with pytest.raises(ValidationError, match="is not an address"):
+    with pytest.raises(ValidationError, match="is not a URL"):
         MlflowConfig(uri=address)
 
 

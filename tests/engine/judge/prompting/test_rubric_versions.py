@@ -186,7 +186,8 @@ def test_invalid_history_line_is_reported_with_its_number(file: Path) -> None:
     save_rubric(file, "One.\n", "Dana")
     versions_path = versions_file(file)
     versions_path.write_text(versions_path.read_text() + '{"number": "x"}\n')
-    with pytest.raises(ConfigError, match=r"This line is not a version of a rubric\.") as error:
+    words = r"This line of the version history is not a version of a rubric\."
+    with pytest.raises(ConfigError, match=words) as error:
         read_versions(file)
     problem = error.value.problem
     assert (problem.code, problem.where) == ("rubric.bad_history", f"{versions_path}:2")
@@ -201,9 +202,10 @@ def test_symlinked_history_is_rejected(file: Path) -> None:
     versions_path = versions_file(file)
     versions_path.rename(file.parent / "elsewhere")
     versions_path.symlink_to(file.parent / "elsewhere")
-    with pytest.raises(ConfigError, match="The versions of the rubric cannot be read") as error:
+    words = "The version history of the rubric cannot be read"
+    with pytest.raises(ConfigError, match=words) as error:
         read_versions(file)
     problem = error.value.problem
     assert (problem.code, problem.where) == ("rubric.bad_history", str(versions_path))
-    assert problem.hint == "Move the file away; this does not change the rubric."
+    assert problem.hint == "Move the history file away; this does not change the rubric."
     assert len(problem.message) < 300

@@ -57,7 +57,7 @@ def test_explicit_values_override_the_preset() -> None:
         ({"advantage": {"kind": "reward"}}, "without a baseline"),
         (
             {"advantage": {"kind": "reward"}, "credit": {"kind": "anchors"}},
-            "compares inside a group",
+            "compares turns within a group",
         ),
         ({"preset": "cispo", "correction": {"kind": "sequence_mask"}}, "leaves nothing to correct"),
         ({"preset": "ppo", "refills": 1}, "set refills to 0"),

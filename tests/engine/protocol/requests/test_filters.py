@@ -60,15 +60,15 @@ def test_expressions_are_parsed(text: str, expected: Node | None) -> None:
         ("()", "After `(`, a condition is missing (character 2)."),
         ("not", "After `not`, a condition is missing (character 4)."),
         ("(turns > 3", "The parenthesis is not closed (character 1)."),
-        ("turns > 3)", "The parenthesis closes nothing (character 10)."),
+        ("turns > 3)", "The closing parenthesis has no opening one (character 10)."),
         ('a text:"b', "The quotation mark is not closed (character 8)."),
         ("turns >", "After `>`, a number is missing (character 8)."),
         ("turns > and", "After `>`, a number is missing (character 8)."),
-        ("turns > many", "`many` is no number (character 9)."),
-        ("turns > nan", "`nan` is no number (character 9)."),
-        ("turns > 1_0", "`1_0` is no number (character 9)."),
+        ("turns > many", "`many` is not a number (character 9)."),
+        ("turns > nan", "`nan` is not a number (character 9)."),
+        ("turns > 1_0", "`1_0` is not a number (character 9)."),
         ("> 3", "Before `>`, a field is missing (character 1)."),
-        ("reward:0.2", "`reward` is a number, compared as in `reward > 3` (character 1)."),
+        ("reward:0.2", "`reward` takes a comparison, as in `reward > 3` (character 1)."),
         ("tool = search", "`tool` takes a colon, as in `tool:value` (character 1)."),
         ("tool:", "After `tool:`, a value is missing (character 6)."),
         ("is:late", "`is:late` is unknown (character 1)."),
@@ -85,7 +85,7 @@ def test_mistakes_are_named_with_their_place(text: str, message: str) -> None:
 def test_unknown_fields_name_the_close_ones() -> None:
     with pytest.raises(Refused) as raised:
         parse_filter("turns > 1 and rewards < 0.2")
-    assert raised.value.problem.message == "`rewards` is no field (character 15)."
+    assert raised.value.problem.message == "`rewards` is not a field (character 15)."
     assert raised.value.problem.hint == "Did you mean `reward`?"
     with pytest.raises(Refused, match="Put text to search for in double quotes"):
         parse_filter("https://example.org")

@@ -147,7 +147,7 @@ def test_socket_is_forwarded_to_one_port(
         port = listener.sockets[0].getsockname()[1]
         socket.parent.mkdir(mode=0o700)
         socket.touch()
-        with pytest.raises(LaunchError, match="another file has this name"):
+        with pytest.raises(LaunchError, match="another file with this name"):
             await connection.forward(port, socket)
         socket.unlink()
         await connection.forward(port, socket)

@@ -236,7 +236,7 @@ def test_no_accepted_key_is_reported_with_the_tried_keys(
     assert str(other) in problem.message
     assert str(world_readable) in problem.message
     client.configure("IdentityFile none")
-    assert "you have none" in client.problem(far.address).message
+    assert "none was found" in client.problem(far.address).message
 
 
 def test_too_many_keys_are_reported(client: SshClient, far: FarSide, ssh_keys: Keys) -> None:

@@ -87,7 +87,7 @@ def test_commit_with_missing_files_changes_nothing(tmp_path: Path) -> None:
     upload(incoming, home, SyncFolder(folder="p", manifest=manifest(home)))
     write(home, {"a": b"two", "b": b"new"})
     request = SyncFolder(folder="p", manifest=manifest(home))
-    with pytest.raises(Refused, match="Not every file has arrived"):
+    with pytest.raises(Refused, match="Some files are not uploaded yet"):
         incoming.commit(request)
     assert read(workspace / "p") == {"a": b"one"}
 

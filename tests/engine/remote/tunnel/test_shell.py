@@ -69,7 +69,7 @@ def test_survey_reports_the_machine_and_writes_nothing(tmp_path: Path) -> None:
     assert report.cores == os.cpu_count()
     assert report.free_bytes > 0
     assert report.python.split(" ")[0] in ("3.11", "3.12", "3.13", "")
-    assert {check.name for check in report.checks} >= {"System", "Python", "Graphics", "Disk"}
+    assert {check.name for check in report.checks} >= {"System", "Python", "GPU", "Disk"}
     assert not list(tmp_path.iterdir())
 
 
@@ -84,7 +84,7 @@ def test_old_driver_is_rejected_before_installation(tmp_path: Path) -> None:
     report = asyncio.run(survey(with_cards(tmp_path, "535.10")))
     with pytest.raises(LaunchError, match=r"driver 535\.10") as error:
         refuse_unfit(report)
-    assert "update it, or train on the CPU" in error.value.problem.hint
+    assert "update the driver, or train on the CPU" in error.value.problem.hint
     other = tmp_path / "other"
     other.mkdir()
     refuse_unfit(asyncio.run(survey(with_cards(other, "535.10"), "engine-cpu")))

@@ -87,7 +87,7 @@ def test_truncated_response_is_incomplete(harness: GatewayHarness) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"tools": [{"type": "web_search"}]}, "run by providers"),
+        ({"tools": [{"type": "web_search"}]}, "run at the provider"),
         ({"input": [{"type": "item_reference", "id": "x"}]}, "is not supported here"),
         ({"previous_response_id": "resp_x"}, "no response resp_x"),
         (

@@ -80,7 +80,7 @@ def test_damaged_run_does_not_stop_a_search_through_the_others(
 
 
 def test_unresolved_name_raises_config_error(project: Path, run: RunSpec) -> None:
-    with pytest.raises(ConfigError, match="Stored steps of this run: 2, 4, 6, 8"):
+    with pytest.raises(ConfigError, match="This run has checkpoints of these steps: 2, 4, 6, 8"):
         find_checkpoint(project, "amber-kestrel@5")
     make_run(project, "blue-heron", {3: None})
     make_run(project, "grey-owl", {})

@@ -161,7 +161,7 @@ def test_cli_scenarios_lists_curves(tmp_path: Path, capsys: pytest.CaptureFixtur
     arguments = parse(["scenarios", str(folder), "--sort", "improved", "--limit", "1"])
     assert arguments.command(arguments) == 0
     output = capsys.readouterr().out
-    assert "6 scenarios, 1 shown; solved is a reward ≥ 0.5" in output
+    assert "6 scenarios, 1 shown; solved: reward ≥ 0.5" in output
     assert "+100 %" in output
     arguments = parse(["scenarios", str(tmp_path)])
     assert arguments.command(arguments) == 1

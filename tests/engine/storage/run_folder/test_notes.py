@@ -36,4 +36,4 @@ def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
     assert "secret" not in read_notes(tmp_path).note
     (tmp_path / FILE).unlink()
     os.mkfifo(tmp_path / FILE)
-    assert "no regular file" in read_notes(tmp_path).note
+    assert "not a regular file" in read_notes(tmp_path).note

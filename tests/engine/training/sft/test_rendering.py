@@ -163,7 +163,8 @@ def test_unrenderable_lines_state_the_reason(tiny_model: Path) -> None:
     }
     with pytest.raises(ValueError, match="leaves out the tool calls of message 2"):
         render_line(with_call, tiny_model)
-    with pytest.raises(ValueError, match=r"It has \d+ tokens; model.max_context is 10"):
+    words = r"The demonstration has \d+ tokens; model.max_context is 10"
+    with pytest.raises(ValueError, match=words):
         render_line({"text": "a" * 50}, tiny_model, 10)
     with pytest.raises(ValueError, match="a single token"):
         render_line({"text": "<|im_end|>"}, tiny_model)

@@ -67,7 +67,7 @@ def test_active_record_without_an_engine_is_shown_as_paused(tmp_path: Path) -> N
     with locked_sweep(folder):
         assert current_record(folder) == made
         with (
-            pytest.raises(Refused, match="Another engine works on this sweep"),
+            pytest.raises(Refused, match="Another engine is running this sweep"),
             locked_sweep(folder),
         ):
             pass

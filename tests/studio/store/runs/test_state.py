@@ -383,7 +383,7 @@ def test_log_lines_are_counted_and_truncated() -> None:
 
 @pytest.mark.parametrize(
     ("attempt", "words"),
-    [(1, "It crashed. Restarting."), (2, "It crashed. Restarting (time 2 in a row).")],
+    [(1, "It crashed. Restarting."), (2, "It crashed. Restarting (restart 2 in a row).")],
 )
 def test_worker_restart_is_logged_as_warning(attempt: int, words: str) -> None:
     problem = Problem(code="x.y", message="It crashed.")

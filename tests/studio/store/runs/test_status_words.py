@@ -96,7 +96,7 @@ def test_finished_steps_are_counted(kind: str, steps: int, text: str) -> None:
         ("sampler.not_installed", "vLLM is not installed"),
         ("sampler.out_of_memory", "not enough memory for vLLM"),
         ("sampler.died", "vLLM crashed repeatedly"),
-        ("sampler.refused", "vLLM refused"),
+        ("sampler.refused", "vLLM rejected a request"),
         ("policy.stale_adapter", "the sampler used an old adapter"),
         ("trainer.not_installed", "Unsloth is not installed"),
         ("model.segments_unseen", "Unsloth does not support this model"),
@@ -125,9 +125,9 @@ def test_steps_of_a_plan() -> None:
 
 
 def test_train_hint_when_a_script_trains() -> None:
-    assert no_train_words(None) == "A script trains this project: start it."
+    assert no_train_words(None) == "A script trains this project. Start the script."
     assert no_train_words(summary("stopped")) == (
-        "A script trains this project: start it; amber-kestrel continues after step 3."
+        "A script trains this project. Start the script; it continues amber-kestrel after step 3."
     )
 
 
@@ -181,11 +181,11 @@ def test_every_phase_has_text() -> None:
     assert phase_words("rolling_out", None) == "sampling"
     assert phase_words("rolling_out", summary("running")) == "sampling"
     script = summary("running", "outside")
-    assert phase_words("rolling_out", script) == "the script runs its rollouts"
+    assert phase_words("rolling_out", script) == "the script is sampling"
     assert phase_words("training", script) == "training"
     assert phase_words("dreaming", None) == "dreaming"  # type: ignore[arg-type]
     assert state_words(state(phase="rolling_out", step=4), script).text == (
-        "Step 4 · the script runs its rollouts"
+        "Step 4 · the script is sampling"
     )
 
 

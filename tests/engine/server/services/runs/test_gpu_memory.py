@@ -69,7 +69,7 @@ def test_gpu_lock_excludes_other_engines_and_other_gpus_are_free() -> None:
         with pytest.raises(Refused) as error, device_lock([card("GPU-b", 1), card()]):
             pass
         message = error.value.problem.message
-        assert "card 0 (NVIDIA L40S)" in message
+        assert "GPU 0 (NVIDIA L40S)" in message
         assert f"quiet-fox of hello (process {other.pid})" in message
         with device_lock([card("GPU-b", 1)], "me"), device_lock([], "me"):
             pass
