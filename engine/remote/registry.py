@@ -21,7 +21,7 @@ from engine.remote.mirror.record import read_record
 from engine.remote.server import Host
 from engine.remote.server_list import home_id, read_server_list, write_server_list
 from engine.remote.ssh.address import config_hosts
-from engine.remote.ssh.base import connect as by_ssh
+from engine.remote.ssh.connect import connect as by_ssh
 from engine.remote.started_runs import StartedRuns
 from engine.remote.tunnel.home import LocalMachine
 from engine.remote.tunnel.tunnel import Connect

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from engine.protocol.problems import Problem
-from engine.protocol.requests.remote import HostSpec, Question
+from engine.protocol.requests.remote import Question
 from engine.remote.ssh.commands import receive_file
 from engine.remote.ssh.problems import socket_unusable, upload_failed
 
@@ -100,19 +100,3 @@ def prepare_socket(socket: Path) -> None:
     if socket.exists() and not socket.is_socket():
         raise socket_unusable(str(socket), "another file with this name exists")
     socket.unlink(missing_ok=True)
-
-
-async def connect(
-    spec: HostSpec, asker: Asker, *, config: Path | None = None, known_hosts: Path | None = None
-) -> Connection:
-    """Connect and authenticate to a server whose host key is verified or confirmed. `asker` puts
-    questions such as for passwords to the person. `config` replaces ~/.ssh/config and the system's
-    configuration. `known_hosts` is used if the configuration names no such file. Raises
-    LaunchError; `problems.may_pass` says whether a retry can help. Cancelling closes everything."""
-    if spec.transport == "system":
-        from engine.remote.ssh.openssh.connection import connect_by_openssh
-
-        return await connect_by_openssh(spec.address, asker, config, known_hosts)
-    from engine.remote.ssh.asyncssh.connection import connect_by_asyncssh
-
-    return await connect_by_asyncssh(spec.address, asker, config, known_hosts)

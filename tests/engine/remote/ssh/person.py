@@ -10,7 +10,8 @@ import pytest
 
 from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.requests.remote import HostSpec, Question
-from engine.remote.ssh.base import Connection, connect
+from engine.remote.ssh.base import Connection
+from engine.remote.ssh.connect import connect
 
 Answers = dict[str, list[str | None]]
 

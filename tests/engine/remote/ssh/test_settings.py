@@ -192,7 +192,7 @@ def test_default_configuration_files_are_used(
     home: Path, far: FarSide, ssh_keys: Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from engine.protocol.requests.remote import HostSpec
-    from engine.remote.ssh.base import connect
+    from engine.remote.ssh.connect import connect
     from tests.engine.remote.ssh.person import ScriptedPrompter
 
     monkeypatch.delenv("SSH_AUTH_SOCK")
@@ -212,7 +212,7 @@ def test_default_configuration_files_are_used(
 
 
 def test_heavy_modules_are_not_imported_early() -> None:
-    code = "import sys, engine.remote.ssh.base, engine.remote.ssh.address, engine.client;"
+    code = "import sys, engine.remote.ssh.connect, engine.remote.ssh.address, engine.client;"
     code += "print(*{'asyncssh', 'cryptography', 'psutil'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""

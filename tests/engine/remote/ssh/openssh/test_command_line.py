@@ -78,7 +78,7 @@ ROOT = Path(__file__).parents[5]
 HOLD = """
 import asyncio, sys
 from pathlib import Path
-from engine.remote.ssh.base import connect
+from engine.remote.ssh.connect import connect
 from engine.protocol.requests.remote import HostSpec
 
 async def work():
