@@ -226,8 +226,8 @@ class Studio:
             self.theme.set_mode(settings.theme)
 
     def _settings_unwritten(self, why: str) -> None:
-        hint = "Changes apply until the window is closed."
-        words = f"The settings could not be written: {why}."
+        hint = "Changed settings are lost when the window is closed."
+        words = f"The settings could not be saved: {why}."
         self.notifier.problem(Problem(code="studio.services.settings", message=words, hint=hint))
 
     def _switch_theme(self) -> None:
@@ -257,7 +257,7 @@ class Studio:
         """Ask for a folder name and create a project from the template in the workspace."""
         field = TextField("Folder", "my-agent")
         choices = [Choice("", "Cancel"), Choice("make", "Create project", "primary")]
-        words = f"A folder in {self.workspace} with an agent and scenarios to fill in."
+        words = f"Creates a folder in {self.workspace} with templates of agent and scenarios."
         answer, name = await ask(self.window, "New project", words, choices, field)
         if answer == "make":
             folder = self.workspace / (str(name or "").strip() or "my-agent")
@@ -287,7 +287,7 @@ class Studio:
         field = SpinField("Total steps", run.steps + 1, 1_000_000, step=10)
         field.set_value(run.steps + max(10, run.steps // 4))
         choices = [Choice("", "Cancel"), Choice("extend", "Extend", "primary")]
-        words = f"It ends after step {run.steps}. Enter the new total number of steps."
+        words = f"The run ends after step {run.steps}. Enter the new total number of steps."
         answer, steps = await ask(self.window, f"Extend {run.name}", words, choices, field)
         if answer == "extend":  # resumes a run that has ended
             self.session.command("extend", steps=steps, run_id=run.id)

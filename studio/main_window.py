@@ -137,7 +137,7 @@ def _card(problem: Problem) -> ErrorCard:
     remedies = [
         Remedy("engine.start", "Start the engine again", "Takes a few seconds; runs resume from "
                "their last checkpoint", "Start", "plug-zap"),
-        Remedy("engines.open", "Check the engine", "Its interpreter and the installed engines",
+        Remedy("engines.open", "Check the engine", "Python interpreter and installed engines",
                "Open Settings", "settings"),
     ]  # fmt: skip
     words = " ".join(part for part in (problem.hint, "Stored data is not lost.") if part)

@@ -1,1 +1,1 @@
-"""Actions and keyboard shortcuts as data. Importable by every room of the studio."""
+"""Actions and keyboard shortcuts as data. Every folder of the studio may import it."""

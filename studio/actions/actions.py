@@ -15,7 +15,8 @@ ALWAYS = "always"
 
 @dataclass(frozen=True)
 class ActionSpec:
-    """User action. `when` is the condition that enables it, `place` its group in the sheet (?)."""
+    """User action. `when`: condition that enables it (see `Actions.set_conditions`), `place`: its
+    group in the shortcut sheet (?)."""
 
     id: str
     text: str
@@ -118,7 +119,12 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "servers.connect", "Connect or reconnect the server", "plug-zap", "", "server", "Engine"
     ),
     ActionSpec(
-        "models.search", "Search models on the hub", "search", "Ctrl+Shift+M", "engine", "Models"
+        "models.search",
+        "Search models on Hugging Face",
+        "search",
+        "Ctrl+Shift+M",
+        "engine",
+        "Models",
     ),
     ActionSpec("models.choose", "Choose the base model…", "box", "", "project", "Models"),
     ActionSpec("engine.start", "Start or reconnect the engine", "plug-zap", "", ALWAYS, "Engine"),
@@ -127,7 +133,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
     *_keys(
         "Models",
         ("models.list", "Previous or next model", "arrow-down", "↑ ↓"),
-        ("models.open", "Go to the buttons of the model", "corner-down-left", "Enter"),
+        ("models.open", "Go to the selected model's buttons", "corner-down-left", "Enter"),
         ("models.delete", "Delete the model from this machine", "trash-2", "Del"),
         ("models.back", "Return to the search field", "search", "Esc"),
     ),
@@ -135,9 +141,14 @@ ACTIONS: tuple[ActionSpec, ...] = (
     *_keys("Trajectories", *((k.id, k.text, k.icon, k.shown) for k in TRAJECTORIES)),
     *_keys(
         "Run",
-        ("strip.step", "Previous or next step (in the run strip)", "activity", "← →"),
-        ("strip.branch", "Branch at the selected step (in the run strip)", "git-branch", "B"),
-        ("strip.open", "Open the trajectories of the step (in the run strip)", "git-fork", "Enter"),
+        ("strip.step", "Previous or next step (in the step strip)", "activity", "← →"),
+        ("strip.branch", "Branch at the selected step (in the step strip)", "git-branch", "B"),
+        (
+            "strip.open",
+            "Open the trajectories of the step (in the step strip)",
+            "git-fork",
+            "Enter",
+        ),
         ("chart.full", "Expand or restore the chart", "maximize-2", "Enter, Esc"),
     ),
 )
@@ -156,14 +167,14 @@ class Actions(QObject):
         self.set_conditions(())
 
     def bind(self, **handlers: Callable[[], object]) -> None:
-        """Connect handlers by action id; the first dot is written as an underscore: run_train=…"""
+        """Connect handlers by keyword: `bind(run_train=f)` calls `f()` on the action "run.train".
+        Raises KeyError for an unknown id."""
         for name, handler in handlers.items():
             self[name.replace("_", ".", 1)].triggered.connect(lambda _=False, call=handler: call())
 
     def set_conditions(self, conditions: Iterable[str]) -> None:
-        """Enable only actions whose condition is in `conditions`: engine, project, trainable, run,
-        living, stoppable, branchable, resumable, extendable, trackable, server, lendable,
-        remote, sendable, branched, readable."""
+        """Enable only actions whose `when` is in `conditions` or is ALWAYS. The conditions
+        (engine, project, run …) are defined in `shell.conditions`."""
         self._true = {ALWAYS, *conditions}
         for spec in ACTIONS:
             if spec.bound:
@@ -177,11 +188,11 @@ class Actions(QObject):
         return self._actions[action_id]
 
     def trigger(self, action_id: str) -> None:
-        """Trigger an action; does nothing while it is disabled."""
+        """Trigger the action with the id `action_id`; does nothing while it is disabled."""
         self._actions[action_id].trigger()
 
     def available(self) -> list[ActionSpec]:
-        """Return the actions that the palette offers now."""
+        """Return the enabled actions, which the command palette lists."""
         return [spec for spec in ACTIONS if spec.bound and self._actions[spec.id].isEnabled()]
 
     def _make(self, window: QWidget, spec: ActionSpec) -> QAction:

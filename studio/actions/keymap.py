@@ -23,11 +23,11 @@ class PageKey:
 
 
 TRAJECTORIES: tuple[PageKey, ...] = (
-    PageKey("label.best", "Label trajectory N best of the group", "user-round-check",
+    PageKey("label.best", "Label trajectory N as best of the group", "user-round-check",
             "1 … 9", _DIGITS, each=True),
-    PageKey("label.worst", "Label worst of the group", "user-round-x", "Shift+1 … 9",
-            tuple(f"Shift+{digit}" for digit in _DIGITS), each=True),
-    PageKey("label.tie", "Toggle a tie with the best", "medal", "Space",
+    PageKey("label.worst", "Label trajectory N as worst of the group", "user-round-x",
+            "Shift+1 … 9", tuple(f"Shift+{digit}" for digit in _DIGITS), each=True),
+    PageKey("label.tie", "Toggle a tie with the best trajectory", "medal", "Space",
             ("Space",)),
     PageKey("label.up", "Move up in the ranking", "chevron-left", "Ctrl+←",
             ("Ctrl+Left",)),
@@ -38,12 +38,12 @@ TRAJECTORIES: tuple[PageKey, ...] = (
     PageKey("label.gold", "Gold: use as a demonstration for warm-up", "star", "G", ("G",)),
     PageKey("label.flag", "Flag for later", "flag", "F", ("F",)),
     PageKey("label.note", "Write a note", "sticky-note", "N", ("N",)),
-    PageKey("label.fields", "Answer the custom label fields", "tag", "A", ("A",)),
+    PageKey("label.fields", "Fill in the custom label fields", "tag", "A", ("A",)),
     PageKey("label.apply", "Apply the label", "check", "Enter", ("Return", "Enter")),
-    PageKey("label.discard", "Discard the label; otherwise return to the columns", "x", "Esc",
-            ("Esc",)),
-    PageKey("label.undo", "Undo the last key, then the last label", "undo-2", "U",
-            ("U", "Ctrl+Z")),
+    PageKey("label.discard", "Discard the unsaved label; without one, return to the columns",
+            "x", "Esc", ("Esc",)),
+    PageKey("label.undo", "Undo the last change to the label, then the last applied label",
+            "undo-2", "U", ("U", "Ctrl+Z")),
     PageKey("label.redo", "Redo", "rotate-ccw", "Ctrl+Shift+Z", ("Ctrl+Shift+Z",)),
     PageKey("label.effect", "Choose the effect of the label", "sliders-horizontal", "M", ("M",)),
     PageKey("label.teach", "Toggle use as an example for the judge", "scale", "L", ("L",)),
@@ -53,15 +53,15 @@ TRAJECTORIES: tuple[PageKey, ...] = (
     PageKey("view.search", "Filter trajectories", "search", "/", ("/",)),
     PageKey("view.reader", "Toggle the reader", "book-open", "R", ("R",)),
     PageKey("view.table", "Toggle the table", "table", "T", ("T",)),
-    PageKey("view.compare", "Compare with the best, or with the previously focused trajectory",
+    PageKey("view.compare", "Compare with the best trajectory, or with the previously focused one",
             "git-compare-arrows", "C", ("C",)),
-    PageKey("view.scenarios", "Toggle scenario reward curves",
+    PageKey("view.scenarios", "Show or hide the reward curves by scenario",
             "trending-up", "P", ("P",)),
     PageKey("view.evidence", "Show evidence: score, reason, labels, exact prompt, reply", "scale",
             "E", ("E",)),
     PageKey("view.chat", "Open the prompt of the turn in the side-by-side chat",
             "message-square-text", "O", ("O",)),
-    PageKey("view.divergence", "Next divergence from the group", "split", "D", ("D",)),
+    PageKey("view.divergence", "Go to the next divergence from the group", "split", "D", ("D",)),
     PageKey("view.before", "Previous trajectory", "arrow-left", "←", ("Left",)),
     PageKey("view.after", "Next trajectory", "arrow-right", "→", ("Right",)),
     PageKey("view.group_before", "Previous group", "arrow-up", "↑, Alt+↑", ("Up", "Alt+Up")),
@@ -74,13 +74,13 @@ TRAJECTORIES: tuple[PageKey, ...] = (
 
 
 def key_of(key_id: str) -> PageKey:
-    """Return the shortcut with the id `key_id`."""
+    """Return the shortcut of the Trajectories page with the id `key_id`, such as "label.best"."""
     return next(row for row in TRAJECTORIES if row.id == key_id)
 
 
 DRAFT: tuple[PageKey, ...] = (
     PageKey("draft.add", "Add a scenario", "plus", "A", ("A", "Ins")),
-    PageKey("draft.edit", "Edit; Tab or Ctrl+Enter finishes", "pencil", "Enter"),
+    PageKey("draft.edit", "Edit the scenario; Tab or Ctrl+Enter finishes", "pencil", "Enter"),
     PageKey("draft.keep", "Include or exclude the scenario", "check", "Space"),
     PageKey("draft.split", "Switch between training and validation", "split", "S", ("S",)),
     PageKey(

@@ -46,7 +46,7 @@ async def choose(parent: QWidget, name: str, mine: str, theirs: str) -> Answer:
     """Ask which text of file `name` to keep: unsaved (`mine`) or stored (`theirs`); returns `mine`,
     `file`, or an empty string for Cancel."""
     title = f"{name} was changed by another program"
-    words = "You have unsaved changes to the same file. Keep my changes overwrites the file."
+    words = "You have unsaved changes to the same file. “Keep my changes” overwrites it."
     field: DifferenceField | None = None
     while True:
         choices = [Choice("", "Cancel")]

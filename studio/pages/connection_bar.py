@@ -20,7 +20,7 @@ from studio.widgets.painting import paint
 from studio.widgets.text.phrase import Phrase, Span
 
 GOES_ON = "  ·  The run continues on the server. Its events appear after reconnecting."
-JUDGE_WAITS = " Its judge waits for this machine."
+JUDGE_WAITS = " Judge calls wait until then."
 
 
 class AwayBar(QWidget):
@@ -84,11 +84,11 @@ def judge_waits(state: RunState) -> bool:
 def away_spans(
     view: HostView, since: float | None, run: RunSummary, waits: bool, now: float
 ) -> list[Span]:
-    """Build the notice that a run's server is disconnected `since` a time (None: unknown; Unix
-    seconds). `waits`: its judge calls wait for the connection."""
+    """Build the notice that the server of an active run is disconnected. `since`: Unix time in
+    seconds (None: unknown), `waits`: the run's judge calls wait for the connection."""
     name = view.spec.name
     if since is not None:
-        begin = f"{name} is disconnected since {_clock(since)}"
+        begin = f"{name} has been disconnected since {_clock(since)}"
     else:
         begin = f"{name} is disconnected; the last event is from {_clock(run.changed_at)}"
     spans = [Span(begin, "text", 600)]

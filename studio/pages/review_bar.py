@@ -115,7 +115,7 @@ def review_words(review: ReviewOpened, labelled: tuple[int, int], now: float) ->
         when = f"in {formatting.duration(max(1.0, float(round(left))))}" if left else "now"
         spans.append(Span(f"  ·  {does} automatically {when}"))
     else:
-        spans.append(Span("  ·  until you finish the review"))
+        spans.append(Span("  ·  waits until you finish the review"))
     spoken, total = labelled
     if total:
         spans.append(

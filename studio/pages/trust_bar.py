@@ -30,7 +30,7 @@ UNTRUSTED = "This project is not trusted. None of its code runs and nothing is s
 
 
 def confirmation_of(problem: Problem) -> Confirmation | None:
-    """Return what the user has to confirm to resolve a refusal; None if that cannot resolve it."""
+    """Return what the user has to confirm to resolve the problem; None if no confirmation can."""
     if problem.code not in CODES:
         return None
     try:
@@ -52,7 +52,7 @@ def question_of(wanted: Confirmation) -> tuple[str, str]:
         case FileConfirmation():
             return (
                 "Read a file outside the project?",
-                f"The settings reference {wanted.path}. It may be sent to models and judges.",
+                f"The settings reference {wanted.path}. The file may be sent to models and judges.",
             )
         case _:
             return (

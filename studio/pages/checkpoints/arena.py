@@ -87,7 +87,7 @@ class ArenaCard(Card):
         await self._tasks.close()
 
     def show_models(self, names: Sequence[str], words: dict[str, str]) -> None:
-        """Select the models of the chat, by name; other `names` than before start a new chat.
+        """Set the models of the chat, by name; a change of `names` starts a new chat.
         `words`: model name → displayed title."""
         self._words = words
         if [side.name for side in self._talk.sides] != list(names):
@@ -406,8 +406,8 @@ class ArenaCard(Card):
 
 def _empty_words(models: int) -> str:
     if not models:
-        return "Select up to four rows above to chat with them."
+        return "Select up to four models above to chat with them."
     return (
         "Send a prompt, or run a scenario. Every model gets the same prompt and seed, so "
-        "differences come from training."
+        "only the models differ."
     )

@@ -40,7 +40,8 @@ class SideColumn(QWidget):
                 painter.fillRect(0, 0, 1, self.height(), theme().color("border"))
 
     def show_side(self, side: Side, name: str, tone: str, nameless: bool, waits: bool) -> None:
-        """Show a model of the chat; `nameless`: a blind vote, `waits`: a response is expected."""
+        """Show the messages of one model, below its title `name` in the colour `tone` (token).
+        `nameless`: a blind vote hides name and rewards, `waits`: its response is pending."""
         self._name.set_words(name)
         self._name.set_tone("text" if tone == "muted" else "accent")
         facts = ("answers…" if side.text else "waits…") if waits else facts_of(side)
@@ -77,7 +78,7 @@ def prompt_rows(messages: Sequence[ChatMessage]) -> list[Item]:
 
 
 def verdict_words(side: Side) -> str:
-    """Return score and reason of the judge, or an empty string."""
+    """Format score and reason of the judge for one model's response; empty if not judged."""
     if side.verdict is None:
         return ""
     score = formatting.number(side.verdict.score)

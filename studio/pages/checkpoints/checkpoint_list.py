@@ -47,7 +47,7 @@ class ListCard(Card):
         self._compare.hide()
         self._add = Button("Add a model", "quiet", icon="plus", height=28)
         self._fetch = Button("Fetch", "outlined", icon="download", height=28)
-        self._stop = IconButton("x", "Stop fetching; the next fetch resumes", size=28)
+        self._stop = IconButton("x", "Stop fetching; the next fetch continues from here", size=28)
         self._save = Button("Export", "outlined", icon="package-check", height=28)
         self.table.setModel(self.model)
         for place, width, kind in WIDTHS:
@@ -74,7 +74,7 @@ class ListCard(Card):
         providers: Sequence[str],
     ) -> None:
         """Show the checkpoints of a run (`kept`), newest first, then the base model and
-        `providers`, names of models of API providers."""
+        `providers`, names of API models (PROVIDER/MODEL)."""
         rows = [
             Contender(
                 name=f"{summary.id}@{one.checkpoint.step}",
@@ -110,14 +110,14 @@ class ListCard(Card):
         self, run_id: str, kept: Sequence[KeptCheckpoint], remote: bool = False
     ) -> None:
         """Select the base model and the best checkpoint, or the newest if none is validated.
-        `remote`: files may be missing on this machine."""
+        `remote`: also consider checkpoints whose files are only on the server."""
         best = best_of(kept, remote)
         steps = [one.checkpoint.step for one in kept]
         step = best if best is not None else max(steps, default=None)
         self.model.choose(["base"] + ([f"{run_id}@{step}"] if step is not None else []))
 
     def set_branched(self, branched: bool) -> None:
-        """Offer a comparison with the parent run, or not."""
+        """Show the button "Compare with parent" for a branch (`branched`), else hide it."""
         self._compare.setVisible(branched)
 
     def show_coming(self, words: str, share: float | None) -> None:
@@ -150,8 +150,8 @@ class ListCard(Card):
         self.toggle(next(n for n, row in enumerate(self.model.rows) if row.name == name))
 
     def target(self) -> Contender | None:
-        """Return the checkpoint that Export acts on, and that the examples are of: the checked one,
-        or the current row if none is. Of several it is the current row, or the one checked last."""
+        """Return the checkpoint that Export and the examples card use (None: no checkpoint): the
+        current row if it is checked or none is, otherwise the one checked last."""
         checked = [one for one in self.model.chosen() if one.is_checkpoint]
         current = self._current()
         if current is not None and current.is_checkpoint and (current in checked or not checked):
@@ -171,7 +171,7 @@ class ListCard(Card):
         size = formatting.size(one.kept.checkpoint.bytes) if one and one.kept else ""
         self._save.set_words(f"Export {one.words}" if one else "Export", size)
         self._save.setEnabled(one is not None and not one.damaged)
-        set_tip(self._save, "" if one else "Check or select a checkpoint to export it")
+        set_tip(self._save, "" if one else "Select a checkpoint to export")
         self.target_changed.emit()
 
     def _export_target(self) -> None:

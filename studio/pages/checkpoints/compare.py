@@ -115,10 +115,10 @@ class CompareCard(Card):
         self._chart.set_rows(rows, *_ends(rows))
         words = (
             f"{'Win rates against the baseline' if compared else 'These scores'} were measured "
-            "during training. Evaluate compares the models on the same scenarios and tests whether "
-            "differences are significant."
+            "during training. “Evaluate” compares the models on the same scenarios and tests the "
+            "differences for significance."
             if chosen
-            else "Select up to four rows with Space. The first is the reference for the others."
+            else "Select up to four rows with Space. The others are compared with the first."
         )
         self._say([(words, "muted")])
         self._fit_table([])

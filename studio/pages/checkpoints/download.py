@@ -77,8 +77,8 @@ class DownloadQueue(QObject):
         )
         if there:
             words = (
-                f"{names[:1].upper()}{names[1:]} {verb} stored on {host}: {what} there, or fetch "
-                "the files first."
+                f"{names[:1].upper()}{names[1:]} {verb} stored on {host}. Run the {what} there, or "
+                "fetch the files first."
             )
         answer, _ = await ask(self._window.window(), "Not on this machine", words, choices)
         return answer or ""

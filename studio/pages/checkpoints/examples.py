@@ -24,7 +24,7 @@ from studio.widgets.transcript.view import Transcript
 
 MOST_EXAMPLES = 500
 LIST_PX = 360
-NO_CHECKPOINT = "Check or select a checkpoint to see its answers to the validation scenarios."
+NO_CHECKPOINT = "Select a checkpoint to see its answers to the validation scenarios."
 NO_VALIDATION = "This run has no validation up to this checkpoint, so there is nothing to compare."
 
 
@@ -122,7 +122,7 @@ class ExamplesCard(Card):
         assert self.header is not None
         changed = sum(one.changed for one in found)
         when = "" if at == step else f" · validation after step {at}"
-        self.header.set_words(f"step {step}: {changed} of {len(found)} changed{when}")
+        self.header.set_words(f"step {step}: {changed} of {len(found)} answers changed{when}")
         self.model.set_rows(found)
         for column in (1, 2):  # rewards of a judged run are relative to their group
             self.table.setColumnHidden(column, any(one.judged for one in found))

@@ -36,14 +36,14 @@ FORMATS = {
 DTYPES: dict[str, list[tuple[str | None, str]]] = {
     "adapter": [(None, "float32, as trained")],
     "merged": [
-        (None, "as the base model"),
+        (None, "same as the base model"),
         ("bfloat16", "bfloat16"),
         ("float16", "float16"),
         ("float32", "float32"),
     ],
     "gguf": [
         (None, "float16"),
-        ("q8_0", "q8_0, half the size"),
+        ("q8_0", "q8_0 (8-bit)"),
         ("bfloat16", "bfloat16"),
         ("float32", "float32"),
     ],
@@ -241,7 +241,7 @@ WORDS = {
     "stopped": "Export stopped. Partial files were deleted.",
     "failed": "",
     "refused": "The export differs from the trained model and was deleted. “Export "
-    "despite differences” keeps it and records them in the report and the model card.",
+    "despite differences” keeps the files and lists the differences in the report and model card.",
     "done": "parity.json and a model card were saved next to the files.",
 }
 
@@ -301,8 +301,8 @@ def checks_of(report: ParityReport) -> list[tuple[str, str, str]]:
         _check("Largest gap", gap and (limits.largest is None or gap.largest <= limits.largest),
                _gap(gap.largest if gap else None)),
         _check("Mean gap", gap and gap.mean <= limits.mean, _gap(gap.mean if gap else None)),
-        _check("Greedy decoding equal", greedy and greedy.same + greedy.ties == greedy.prompts,
-               f"{greedy.same} of {greedy.prompts}" if greedy else "–"),
+        _check("Same greedy output", greedy and greedy.same + greedy.ties == greedy.prompts,
+               f"{greedy.same} of {greedy.prompts} prompts" if greedy else "–"),
         _check("Chat template, tokenizer and stop tokens", same and all(same.model_dump().values()),
                "same" if same and all(same.model_dump().values()) else "differ"),
         _check("Files", not report.files.wrong, f"{report.files.files}, hashes match"

@@ -153,9 +153,9 @@ class CheckpointsPage(Page):
         summary, spec = self._run.summary, self._run.state.spec
         every = spec.config.train.checkpoint_every if spec else None
         first = (
-            f"The first is saved after step {every}."
+            f"The first checkpoint is saved after step {every}."
             if every
-            else "Press Train to create the first one."
+            else "Press Train to create the first checkpoint."
         )
         words = f"{first} Compare, chat with and export checkpoints here."
         self._empty.set_words("No checkpoint yet", words)
@@ -164,7 +164,7 @@ class CheckpointsPage(Page):
             and summary.state in ACTIVE_STATES
             and summary.kind in TRAINING_KINDS
         ):
-            self._empty.set_actions("Save one now", icon="layers", second="Open the run")
+            self._empty.set_actions("Save now", icon="layers", second="Open the run")
         else:
             self._empty.set_actions("Open the run", icon="activity")
 
@@ -229,12 +229,14 @@ class CheckpointsPage(Page):
         if any(one.is_checkpoint for one in chosen) and (run := self._run.summary) is not None:
             if host and host != run.host:
                 where = run.host or "this machine"
-                self.session.notice.emit(f"{run.name} is on {where} and is evaluated there.")
+                self.session.notice.emit(
+                    f"{run.name} is stored on {where}, so the evaluation runs there."
+                )
                 host = run.host
             missing = [one for one in chosen if one.elsewhere]
             if missing and not host:
                 on = f"Evaluate on {run.host}"
-                answer = await self._fetches.agree(missing, "it can be evaluated", on)
+                answer = await self._fetches.agree(missing, "evaluation", on)
                 if not answer:
                     return
                 host = run.host if answer == "there" else ""
@@ -337,7 +339,9 @@ class CheckpointsPage(Page):
             return
         if "/" not in name:
             hint = "Write PROVIDER/MODEL, for example openai/gpt-5.4-mini or ollama_chat/llama3.2."
-            raise Refused.of("studio.model_name", f"{name} has no provider.", hint)
+            raise Refused.of(
+                "studio.model_name", f"The model name {name} has no provider prefix.", hint
+            )
         known = [one for one in self._providers() if one != name]
         self.session.settings.update(compared_models=[*known, name])
         self._show_rows()

@@ -109,11 +109,11 @@ class PromptSheet(Sheet):
         messages = [editor.message() for editor in self.editors]
         mistake, tools = "", parsed_tools(self.tools.text())
         if not messages:
-            mistake = "Add a message: a prompt without messages has no response."
+            mistake = "The prompt has no messages. Add one."
         elif messages[-1]["role"] == "assistant":
-            mistake = "The last message is a response; remove it, or add a user message."
+            mistake = "The last message is a model response. Remove it, or add a user message."
         elif tools is None:
-            mistake = "The tools are no JSON list of objects; write [] for none."
+            mistake = "Tools must be a JSON list of objects; write [] for none."
         self._mistake.set_words(mistake)
         if mistake or tools is None:
             self.bring_into_view(self._mistake)

@@ -21,8 +21,8 @@ WHY = {
     "exported": "exported",
     "branched": "a branch starts here",
     "start": "start of this run",
-    "best": "one of the best",
-    "newest": "one of the newest",
+    "best": "one of the best checkpoints",
+    "newest": "one of the newest checkpoints",
 }
 
 
@@ -65,8 +65,8 @@ class CheckpointModel(RowsModel[Contender]):
     selection; the first row is the reference of the comparison."""
 
     chosen_changed = Signal()
-    columns = ("", "Name", "Mean", "Validation, 95 %", "KL", "Size", "Age")
-    columns_compared = ("", "Name", "Win rate", "Against base, 95 %", "KL", "Size", "Age")
+    columns = ("", "Name", "Mean", "Validation, 95 % CI", "KL", "Size", "Age")
+    columns_compared = ("", "Name", "Win rate", "Against base, 95 % CI", "KL", "Size", "Age")
     right = (2, 4, 5, 6)
 
     def __init__(self, parent: QObject | None = None) -> None:
@@ -205,10 +205,13 @@ def _why(row: Contender) -> str:
             else ("Remote model, called over its API")
         )
     if row.damaged:
-        return "Files are missing or damaged, so it cannot be used"
-    there = f"On {row.elsewhere}, not on this machine: fetch it to use it here · "
+        return "Files are missing or damaged, so this checkpoint cannot be used"
+    there = f"On {row.elsewhere}, not on this machine: fetch the checkpoint to use it here · "
     where = there if row.elsewhere else ""
-    why = ", ".join(WHY[reason] for reason in kept.kept_by) or ("deleted with the next checkpoint")
+    why = (
+        ", ".join(WHY[reason] for reason in kept.kept_by)
+        or "deleted when the next checkpoint is saved"
+    )
     branches = f" · branches: {', '.join(kept.branches)}" if kept.branches else ""
     note = f" · {kept.note}" if kept.note else ""
     time = f"After {formatting.duration(row.trained_s)} of training · " if row.trained_s else ""

@@ -48,7 +48,8 @@ class SampleGallery(QWidget):
         self._say()
 
     def set_samples(self, samples: Sequence[Sample], first_start: bool) -> None:
-        """Show the samples; on the `first_start`, without any project, with a recommendation."""
+        """Show the samples; on the `first_start` (no project exists yet), recommend one to begin
+        with."""
         if list(samples) == self._samples and first_start == self._first_start:
             return
         self._samples, self._first_start = list(samples), first_start
@@ -71,9 +72,11 @@ class SampleGallery(QWidget):
         self._title.setVisible(not begin)
         self._title.set_words("Start from a sample" if self._samples else "Loading samples…")
         words = (
-            "Copies a working project with agent, scenarios and rewards. It trains on this machine."
+            "Each sample is a working project with agent, scenarios and rewards; it trains locally."
         )
-        self._words.set_words(words if self._samples else "The engine provides the samples.")
+        self._words.set_words(
+            words if self._samples else "Samples appear once the engine is running."
+        )
 
     def _fill(self) -> None:
         for card in self._cards:

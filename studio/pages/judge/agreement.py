@@ -42,7 +42,7 @@ class AgreementCard(Card):
         self._show = Button("Show disagreements", "outlined", height=28)
         self._suggest = Button("Suggest rubric changes", "outlined", icon="sparkles", height=28)
         self._compare = Button("Compare judges", "quiet", height=28)
-        self._people = IconButton("user-round", "Annotators, and how far they agree")
+        self._people = IconButton("user-round", "Annotators and their agreement")
         self._save = IconButton("download", "Export labels…")
         self._load = IconButton("import", "Import labels…")
         self._facts = FactRow()
@@ -126,7 +126,7 @@ class AgreementCard(Card):
             return
         tau = now.tau
         self._figure.set_words(formatting.number(tau.mean))
-        share = f" · {now.accuracy:.0%} of pairs" if now.accuracy is not None else ""
+        share = f" · {now.accuracy:.0%} of pairs agree" if now.accuracy is not None else ""
         thin = "; the interval is wide because few groups are labelled" if groups < WANTED else ""
         self._under.set_words(f"Kendall τ, 95 % CI {tau.low:.2f} to {tau.high:.2f}{thin}{share}")
 
@@ -138,12 +138,12 @@ class AgreementCard(Card):
             groups = formatting.plural(left, "group" if left == LEAST_REPEATS else "more group")
             self._ceiling.set_words("")
             self._rest.set_words(
-                f"Grade {groups} twice, blind. Your own consistency is the ceiling for any judge."
+                f"Grade {groups} blind, twice each: your own consistency is any judge's ceiling."
             )
             return
         groups = formatting.plural(now.repeats if now else 0, "group")
         self._ceiling.set_words(f"Your own consistency is {own.mean:.2f} ({groups}).")
-        self._rest.set_words("This is the ceiling for any judge.")
+        self._rest.set_words("A judge cannot agree with you more than that.")
 
 
 def _consistency(now: Agreement | None) -> Measured | None:
@@ -157,7 +157,7 @@ def _facts(row: Agreement | None, canaries: Sequence[bool]) -> list[Fact]:
 
     length = row.length if row else None
     return [
-        Fact("Preference flips when the order changes", share(row.flips if row else None)),
+        Fact("Preference flips when reordered", share(row.flips if row else None)),
         Fact(
             "Same result on repeat",
             "–" if row is None or row.stability is None else f"τ {row.stability:.2f}",

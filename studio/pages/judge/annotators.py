@@ -15,13 +15,12 @@ from studio.widgets.text.text import Text
 from studio.widgets.transcript.items import plain
 
 RULE = (
-    "All labels of a group count together, in the order in which they were given: where two "
-    "annotators contradict each other, the later label decides. Label blind, so that nobody sees "
-    "what the others said."
+    "A group uses the labels of all annotators, oldest first: where two labels contradict each "
+    "other, the later one wins. Blind grading hides the labels of the other annotators."
 )
 ALONE = (
-    "Agreement needs two annotators. Each sets a name under Settings, Labels, and labels groups of "
-    "the others: Trajectories, Review queue, Labelled only by other annotators."
+    "Agreement needs two annotators. Each enters a name under Settings → Labels, then labels "
+    "groups of the other: Trajectories → Review queue → Labelled only by other annotators."
 )
 HEAD_PX, ROW_PX, MOST_ROWS = 30, 36, 6
 

@@ -31,8 +31,8 @@ class GradingCard(Card):
         self._by_queue = Toggle("Review queue order")
         set_tip(
             self._by_queue,
-            "Grade the groups first on which judge and rules are uncertain or disagree. The "
-            "agreement is then measured on hard groups, and comes out lower than on random ones.",
+            "Start with groups where the judge is uncertain or contradicts the rules. These groups "
+            "are hard, so measured agreement is lower than on random groups.",
         )
         left = vbox(self._words, self._meter, spacing=8)
         right = vbox(self._next, self._by_queue, spacing=6)
@@ -48,8 +48,8 @@ class GradingCard(Card):
         self._by_queue.blockSignals(False)
 
     def show_progress(self, graded: int, row: Agreement | None, possible: bool) -> None:
-        """Show the number of groups graded blind, and how more would narrow the interval of the
-        agreement `row`. `possible`: there are groups."""
+        """Show the number of groups graded blind, and how many more would narrow the interval of
+        the agreement `row` (None: not measured). `possible`: the run has stored groups."""
         assert self.header is not None
         self.header.set_words(f"{graded} of {max(WANTED, graded)} done" if possible else "")
         self._next.setEnabled(possible)
@@ -57,11 +57,11 @@ class GradingCard(Card):
         if not possible:
             self._words.set_words("No run has stored groups yet.")
             return
-        start = "Judge scores stay hidden until you commit."
+        start = "Judge scores stay hidden until you apply your label."
         tau = row.tau if row else None
         left = max(0, WANTED - graded)
         if tau is not None and left:
             width = half_width(row.groups if row else 1, (tau.high - tau.low) / 2, left)
-            more = formatting.plural(left, "more narrows", "more narrow")
-            start += f" {more} the interval to about ± {width:.2f}."
+            more = formatting.plural(left, "more group")
+            start += f" Grading {more} would narrow the interval to about ± {width:.2f}."
         self._words.set_words(start)

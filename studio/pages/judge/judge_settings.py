@@ -19,8 +19,8 @@ from studio.widgets.text.text import Text
 
 OTHER, LOCAL = "other", "local"
 NO_SERVER = (
-    "No model server answers on this machine. Ollama, LM Studio, vLLM and llama.cpp are found at "
-    "their usual ports; for another address, enter the model and its base URL."
+    "No model server was found on this machine. Only the default ports of Ollama, LM Studio, vLLM "
+    "and llama.cpp are searched; for another address, enter the model and its base URL."
 )
 LOCAL_WORDS = "Local judge trained on your labels · free"
 
@@ -130,7 +130,7 @@ class JudgeChoice(Card):
         words = f"Re-judge {formatting.plural(price.groups, 'group')}"
         self._time.set_words("")
         if not price.calls:
-            self.price.set_free(words, f"all {price.cached} cached · free")
+            self.price.set_free(words, f"all {price.cached} calls cached · free")
             return
         calls = formatting.plural(price.calls, "call")
         money = f"≈ ${price.usd:.2f}" if price.usd >= 0.005 else "under 1 ¢"
@@ -161,7 +161,7 @@ class JudgeChoice(Card):
 
     def _say(self) -> None:
         assert self.header is not None
-        others = f"and {formatting.plural(self._more, 'other')}, {self._combine} · "
+        others = f"{self._combine} of {self._more + 1} judges · "
         self.header.set_words((others if self._more > 0 else "") + self._spent)
 
     def _ask_name(self, wanted: bool) -> None:

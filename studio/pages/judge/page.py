@@ -184,7 +184,7 @@ class JudgePage(Page):
         for job in ("trial", "price"):
             self.tasks.cancel(job)
         self.trial.show_tried([], "", "")
-        self.choice.show_nothing("Counting the groups of this run.")
+        self.choice.show_nothing("Counting the stored groups of this run…")
         self.tasks.run("labels", self._look(), self._show_trust)
 
     def _step_finished(self) -> None:
@@ -300,7 +300,7 @@ class JudgePage(Page):
     def _saved(self, path: str, view: RubricView) -> None:
         self._show_rubric(path, view)
         number = view.versions[-1].number
-        self.session.notice.emit(f"Rubric {number} is saved. The next run uses it.")
+        self.session.notice.emit(f"Rubric {number} is saved. The next run uses this rubric.")
 
     def _choose(self, models: list[str], base_url: str | None) -> None:
         self._edit({"judge.models": models, "judge.base_url": base_url})
@@ -326,7 +326,7 @@ class JudgePage(Page):
             return
         if not judge.models and judge.local:
             self.choice.show_nothing(
-                "The local judge learns from your labels while a run is active."
+                "A local judge cannot re-judge stored groups: it learns during runs."
             )
         elif not judge.models:
             self.choice.show_nothing("Choose a judge first.")
@@ -397,7 +397,7 @@ class JudgePage(Page):
         self.tasks.run("suggest", ask(), show)
 
     def grade_next(self) -> None:
-        """Open the next group for blind grading."""
+        """Emit `grading_wanted` for the next group to grade blind, or notify that none is left."""
 
         async def find() -> Place | None:
             client, run_id = self.session.client, self.session.run.run_id
@@ -419,7 +419,7 @@ class JudgePage(Page):
     def _grade(self, place: Place | None) -> None:
         if place is None:
             self.session.notice.emit(
-                "No group is left to grade: the others were graded twice or have equal rewards."
+                "No group is left to grade: each has been graded twice or has equal rewards."
             )
         else:
             self.grading_wanted.emit(*place)

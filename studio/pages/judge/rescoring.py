@@ -31,7 +31,7 @@ class TrialCard(Card):
         self._area.setWidget(inside)
         self._area.setFixedHeight(HEIGHT + 14)
         self._nothing = Text(
-            "Re-judge stored groups to see which ranks the rubric changes before a run uses it.",
+            "Re-judge stored groups with this rubric to see rank changes before a run uses it.",
             "label",
             400,
             "muted",
@@ -65,7 +65,7 @@ class TrialCard(Card):
             words.setVisible(bool(found))
         assert self.header is not None
         moved = sum(_change(one) > 0 for one in found)
-        summary = f"{left} vs. {right} · order changes in {moved} of {len(found)} groups"
+        summary = f"{left} vs. {right} · ranking changes in {moved} of {len(found)} groups"
         self.header.set_words(summary if found else "")
 
 
@@ -79,13 +79,14 @@ def slopes_of(one: Tried, left: str, right: str) -> Slopes:
     if one.problem is not None:
         obeyed, tone = f"unscored · {one.problem.message}", "warn"
     elif one.pairs:
-        obeyed = f"{one.obeyed} of {formatting.plural(one.pairs, 'labelled pair')} matched"
+        pairs = formatting.plural(one.pairs, "labelled pair")
+        obeyed = f"{one.obeyed} of {pairs} ranked like your labels"
         tone = "good" if one.obeyed == one.pairs else "warn"
     return Slopes(one.title, left, right, siblings, what_happened(siblings), obeyed, tone)
 
 
 def what_happened(siblings: Sequence[Slope]) -> str:
-    """Describe the trajectory whose rank changed most: "3 rises, 4th to 1st"."""
+    """Describe the trajectory whose rank changed most: "3 rises from 4th to 1st"."""
     befores, afters = ranks([s.before for s in siblings]), ranks([s.after for s in siblings])
     moves = [
         (b - a, s.number, b, a)
@@ -98,7 +99,9 @@ def what_happened(siblings: Sequence[Slope]) -> str:
         return "All tied"
     by, number, was, now = max(moves, key=lambda move: abs(move[0]))
     verb = "rises" if by > 0 else "falls"
-    return f"{number} {verb}, {formatting.ordinal(round(was))} to {formatting.ordinal(round(now))}"
+    return (
+        f"{number} {verb} from {formatting.ordinal(round(was))} to {formatting.ordinal(round(now))}"
+    )
 
 
 def _change(one: Tried) -> float:

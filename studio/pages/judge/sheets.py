@@ -41,10 +41,11 @@ class DisagreementSheet(Sheet):
 
     def _card(self, case: Disagreement) -> QWidget:
         card = Card(case.title[:48], f"step {case.step}, group {case.group + 1}")
-        you = f"You prefer {case.better + 1} over {case.worse + 1}."
+        you = f"You prefer trajectory {case.better + 1} over trajectory {case.worse + 1}."
         judge = (
-            f"The judge scores {case.worse + 1} at {formatting.number(case.worse_score)} and "
-            f"{case.better + 1} at {formatting.number(case.better_score)}."
+            f"The judge scores trajectory {case.worse + 1} at "
+            f"{formatting.number(case.worse_score)} and trajectory {case.better + 1} at "
+            f"{formatting.number(case.better_score)}."
         )
         add(
             card.body,
@@ -74,7 +75,7 @@ class JudgeTableModel(RowsModel[Agreement]):
         self._words_of: Callable[[str], str] = str
 
     def show_rows(self, rows: Sequence[Agreement], words_of: Callable[[str], str]) -> None:
-        """Replace all rows. `words_of`: rubric version → title."""
+        """Show one row per judge and rubric version. `words_of`: rubric version → title."""
         self._words_of = words_of
         self.set_rows(rows)
 
@@ -103,7 +104,7 @@ class ComparisonSheet(Sheet):
         self.body.addWidget(table, 1)
 
     def show_rows(self, rows: Sequence[Agreement], words_of: Callable[[str], str]) -> None:
-        """Replace all rows. `words_of`: rubric version → title."""
+        """Show one row per judge and rubric version. `words_of`: rubric version → title."""
         self._model.show_rows(rows, words_of)
 
 
@@ -134,13 +135,13 @@ class SuggestionSheet(Sheet):
         cases = formatting.plural(found.cases, "disagreement")
         if found.source:
             self._words.set_words(
-                f"From {cases} · ${found.usd:.4f}. Preview it before you save it."
+                f"From {cases} · ${found.usd:.4f}. Preview the rubric before you save it."
             )
         elif found.problem is not None:
             self._words.set_words(f"{found.problem.message} {found.problem.hint}")
         elif not found.cases:
             self._words.set_words(
-                "No disagreements with this rubric are known. Re-judge with it first."
+                "No disagreements found yet. Re-judge stored groups with this rubric first."
             )
         else:
             self._words.set_words("The judge made no usable suggestion.")

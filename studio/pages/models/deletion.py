@@ -11,7 +11,8 @@ from studio.store.hub.rows import delete_words
 async def ask_to_delete(
     session: Session, model: LocalModel, parent: QWidget
 ) -> DeletedModel | None:
-    """Delete a model if the person confirms it; returns None otherwise. Raises Refused."""
+    """Ask the person to confirm, then delete a model; returns None if cancelled. Raises Refused for
+    a folder, and while a run or download uses the model."""
     choices = [Choice("", "Cancel"), Choice("delete", "Delete", "danger")]
     answer, _ = await ask(parent, f"Delete {model.name}?", delete_words(model), choices)
     return await session.client.delete_model(model.name) if answer == "delete" else None

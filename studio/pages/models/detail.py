@@ -68,7 +68,7 @@ class ModelDetail(Card):
             *(self._files_head, self._files, STRETCH),
         )
         area = scrolled(inside)
-        area.setAccessibleName("Facts of the model")
+        area.setAccessibleName("Model details")
         self.body.addWidget(area)
         self._download.clicked.connect(self.download_wanted)
         self._use.clicked.connect(self.use_wanted)
@@ -77,16 +77,16 @@ class ModelDetail(Card):
         self._again.clicked.connect(self.again_wanted)
 
     def show_nothing(self, words: str) -> None:
-        """Show only a sentence."""
+        """Show the sentence `words` instead of a model."""
         self._head("", "", words)
         self._show_parts(None)
 
     def show_loading(self, name: str) -> None:
-        self._head(name.rpartition("/")[2], name, "Reading the facts …")
+        self._head(name.rpartition("/")[2], name, "Loading model details …")
         self._show_parts(None)
 
     def show_problem(self, name: str, problem: Problem) -> None:
-        """Show why the facts of a model cannot be read."""
+        """Show why the details of the model `name` cannot be loaded."""
         self._head(name.rpartition("/")[2], name, "")
         self._set(self._problem, f"{problem.message} {problem.hint}".strip())
         self._show_parts(None)
@@ -99,8 +99,8 @@ class ModelDetail(Card):
         download: ModelDownload | None,
         project: str,
     ) -> None:
-        """Show the facts; `local` is the model on this machine, `download` one that is not
-        complete, `project` the name of the open project."""
+        """Show the details of a model. `local`: its copy on this machine, `download`: its
+        unfinished download (None: none), `project`: name of the open project (empty: none)."""
         self._head(facts.title, facts.summary.id, "")
         problem = facts.problem
         self._set(self._problem, f"{problem.message} {problem.hint}".strip() if problem else "")
@@ -110,7 +110,7 @@ class ModelDetail(Card):
         self._show_buttons(facts, local, download, project)
 
     def focus_action(self) -> None:
-        """Focus the first button that can be pressed."""
+        """Focus the first enabled button (download, use …)."""
         for button in (self._download, self._use, self._page, self._delete, self._again):
             if not button.isHidden() and button.isEnabled():
                 button.setFocus()
@@ -174,7 +174,7 @@ class ModelDetail(Card):
         self._delete.setVisible(removable)
         busy = local.active_runs if local else ()
         self._delete.setEnabled(not busy)
-        set_tip(self._delete, f"{busy[0]} uses it" if busy else "Free its disk space")
+        set_tip(self._delete, f"{busy[0]} uses this model" if busy else "Delete the model files")
 
     @staticmethod
     def _set(text: Text, words: str) -> None:

@@ -25,7 +25,7 @@ class ModelRows(RowsModel[ModelRow]):
         return row.spoken if role == Qt.ItemDataRole.AccessibleTextRole else None
 
     def replace(self, row: ModelRow) -> None:
-        """Show another state of the row of the same name."""
+        """Replace the row with the same model name; does nothing if no row has this name."""
         for place, shown in enumerate(self.rows):
             if shown.name == row.name and shown != row:
                 self.rows[place] = row

@@ -80,7 +80,7 @@ class ModelsPage(Page):
         self.tasks.cancel("fits")
 
     def search_for(self, words: str) -> None:
-        """Search the hub, or show the model with this name."""
+        """Search Hugging Face for `words`; a full name (org/name) or a folder is shown directly."""
         self.search.setText(words)
         self._search(words)
 
@@ -158,7 +158,7 @@ class ModelsPage(Page):
         """Show the models of this machine, or the search results."""
         self._switch.set_index(index)
         if index == HUB and not self.found.results:
-            words = "Type words or a name (org/name) above, then press Enter."
+            words = "Type search words or a model name (org/name) above, then press Enter."
             self._show_note(words if not self._searched else self._note.words() or words)
             return
         table = self._table()
@@ -187,7 +187,7 @@ class ModelsPage(Page):
             return
         self._searched, self.found.results = words, []
         self._switch.set_index(HUB)
-        self._show_note(f"Searching the hub for {words} …")
+        self._show_note(f"Searching Hugging Face for {words} …")
         self.tasks.run("search", self._find(words), self._show_results, self._search_failed)
 
     async def _find(self, words: str) -> tuple[str, list[HubModel]]:
@@ -202,8 +202,8 @@ class ModelsPage(Page):
             results = [HubModel(id=words), *results]
         if not results:
             self._show_note(
-                f"No language model with safetensors matches {words}. Try fewer words, or type a "
-                "whole name: org/name."
+                f"No language model with safetensors weights matches {words}. Try fewer words, or "
+                "type the full name: org/name."
             )
             return
         self._stack.setCurrentWidget(self.found)
@@ -278,7 +278,7 @@ class ModelsPage(Page):
         name = self._shown
 
         def done(_: object) -> None:
-            self.session.notice.emit(f"{self.session.project.name} uses {name} now.")
+            self.session.notice.emit(f"{self.session.project.name} now uses {name}.")
             self.session.place_wanted.emit("setup")
 
         request = EditProject(values={"model.name": name})

@@ -35,12 +35,13 @@ class ResultTable(ModelTable):
         self._soon.start()
 
     def show_paths(self, paths: Mapping[str, str | None], facts: Mapping[str, ModelFacts]) -> None:
-        """Show which results are on this machine: name → folder."""
+        """Mark the results that are on this machine. `paths`: model name → its folder (absent or
+        None: not on this machine), `facts`: name → details loaded so far."""
         self.results = [one.model_copy(update={"path": paths.get(one.id)}) for one in self.results]
         self.show_rows([result_row(one, facts.get(one.id)) for one in self.results])
 
     def show_facts(self, name: str, facts: ModelFacts) -> None:
-        """Show the facts of a model in its row, if it is among the results."""
+        """Show size and fit of a model in its row; ignored if it is not among the results."""
         for model in self.results:
             if model.id == name:
                 self.rows.replace(result_row(model, facts))

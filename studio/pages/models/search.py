@@ -14,9 +14,7 @@ class ModelSearch(SearchInput):
     list_wanted = Signal()
 
     def __init__(self) -> None:
-        super().__init__(
-            "Search models", "Search the Hugging Face hub, or type org/name, then Enter"
-        )
+        super().__init__("Search models", "Search Hugging Face, or type org/name, then press Enter")
         self.textChanged.connect(self._changed)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:

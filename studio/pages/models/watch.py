@@ -48,7 +48,7 @@ class ModelWatch(QObject):
         return next((one for one in self.downloads if one.name == name), None)
 
     def take(self, downloads: list[ModelDownload]) -> None:
-        """Show downloads that an action has returned."""
+        """Replace the list of downloads, as returned by the engine, and emit `progressed`."""
         if self.list is not None:
             self.list = self.list.model_copy(update={"downloads": downloads})
         self.progressed.emit()

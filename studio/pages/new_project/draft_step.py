@@ -126,7 +126,7 @@ class DraftStep(QWidget):
         self.scenarios.words.set_words(
             draft.counts_words(kept, self._wanted)
             if kept
-            else ("Scenarios arrive a few at a time.")
+            else ("Scenarios are generated a few at a time.")
         )
         self._left_out.setVisible(bool(self._left_out.words()))
 

@@ -22,7 +22,7 @@ from studio.widgets.layouts import STRETCH, add, vbox
 from studio.widgets.text.text import Text
 
 WORDS = (
-    "Start from a task without data. A model writes a system prompt, a rubric and "
+    "Describe a task; no data is needed. A model writes a system prompt, a rubric and "
     "scenarios at five difficulties; one fifth is held out for validation. You "
     "review everything before training."
 )
@@ -61,7 +61,7 @@ class TaskStep(QWidget):
                     "count",
                     "Scenarios",
                     self.count,
-                    ("Total number; one fifth is used for validation."),
+                    ("Number of scenarios; one fifth is used for validation."),
                 ),
             )
         }
@@ -93,7 +93,7 @@ class TaskStep(QWidget):
         words = f"{problem.message} {problem.hint}".strip() if problem else ""
         if problem is not None and problem.code == PRICE_UNKNOWN:
             self.writer.ask_prices()
-            words = f"{problem.message} Enter its prices above."
+            words = f"{problem.message} Enter the model's prices above."
         self._problem.set_words(words)
         self._problem.setVisible(bool(words))
 

@@ -19,7 +19,7 @@ from studio.widgets.text.text import Text
 
 REQUIREMENTS = "requirements.txt"
 WORDS = (
-    "Scenarios will use these tools. The project folder is created first, so that "
+    "The generated scenarios use these tools. The project folder is created first, so that "
     "packages can be installed and tools listed; this step is free."
 )
 

@@ -67,7 +67,7 @@ class DescribeSheet(Sheet):
         self._open()
 
     def go_on(self, view: ProjectView) -> None:
-        """Resume an unfinished project."""
+        """Open the wizard where the generation of the unfinished project `view` stopped."""
         if self._request is None or self._request.folder != view.path:
             self._forget()
             self.task.go_on(view)

@@ -16,8 +16,8 @@ from studio.widgets.layouts import hbox, vbox
 LABEL_PX = 132
 FOLD_IN_PX = 5
 """Indent that aligns the chevron with the editors, px."""
-MODEL_HELP = "LiteLLM name (openai/gpt-5.4, anthropic/…) or a server detected on this machine."
-PRICE_HELP = "USD per million tokens, for models without a known price."
+MODEL_HELP = "LiteLLM model name (openai/gpt-5.4, anthropic/…) or a model server on this machine."
+PRICE_HELP = "USD per million tokens; only for models without a known price."
 
 
 class WriterFields(QWidget):
@@ -38,7 +38,7 @@ class WriterFields(QWidget):
             key: FormRow(key, label, field, help=help, label_px=LABEL_PX)
             for key, label, field, help in (
                 ("model", who, self.model, MODEL_HELP),
-                ("budget", "Budget, $", self.budget, "Spending limit; results are kept."),
+                ("budget", "Budget, $", self.budget, "Spending limit; earlier results are kept."),
                 ("url", "Base URL", self.url, "URL of an OpenAI-compatible server (openai/…)."),
                 ("price_in", "$ per million input tokens", self.price_in, PRICE_HELP),
                 ("price_out", "$ per million output tokens", self.price_out, PRICE_HELP),
@@ -103,7 +103,9 @@ class WriterFields(QWidget):
         if url and not url.startswith(("http://", "https://")):
             wrong["url"] = "Write http://… or https://…"
         if bool(self.price_in.text()) != bool(self.price_out.text()):
-            wrong["price_out" if self.price_in.text() else "price_in"] = "Enter both or neither"
+            wrong["price_out" if self.price_in.text() else "price_in"] = (
+                "Enter both prices or neither"
+            )
         return {"model": writer_problem(self.now()), **wrong}
 
     def _build(self) -> None:

@@ -23,8 +23,8 @@ GO_ON = (
     "trajectories, verdicts and labels. New steps use the current rubric and agent."
 )
 REPEAT = (
-    "No new sampling: the updates after the step are repeated from stored "
-    "trajectories. Every checkpoint is compared with this run's, byte for byte."
+    "Repeats the updates after the step from stored trajectories, without new "
+    "sampling. Every checkpoint is compared with that of this run, byte for byte."
 )
 WEIGHTS = (
     "An RL run starts from these weights with the current project settings. Steps "
@@ -65,7 +65,7 @@ class BranchSheet(OrderSheet):
         """Show the checkpoints of a run; preselects `step` or the one before it (None: newest)."""
         self._project, self._name, self._state = run.project_path, run.name, state
         self._where.set_words(
-            f"It starts on {run.host}, where {run.name} is stored." if run.host else ""
+            f"The new run starts on {run.host}, where {run.name} is stored." if run.host else ""
         )
         self._where.setVisible(bool(run.host))
         spec = state.spec

@@ -9,7 +9,9 @@ from studio.services.session import Session
 
 JOB = "train"
 UNDER_WAY = Problem(
-    code="run.starting", message="Another run is starting.", hint="Try again after it has started."
+    code="run.starting",
+    message="Another run is starting.",
+    hint="Try again after that run has started.",
 )
 
 

@@ -24,7 +24,7 @@ REPAIR = Remedy(
 REMOVE = Remedy(
     "run.remove",
     "Delete the run",
-    "Deletes its folder with trajectories, labels and checkpoints.",
+    "Deletes the run folder with trajectories, labels and checkpoints.",
     "Delete",
     "trash-2",
 )

@@ -57,7 +57,8 @@ def ways(problem: Problem, state: RunState) -> list[Way]:
 
 
 def onwards(summary: RunSummary, state: RunState, values: dict[str, Any]) -> StartRun:
-    """Build the request of a run that continues from the last checkpoint; `values`: key → value."""
+    """Build the request of a run that continues a failed one from its last checkpoint with changed
+    settings `values` (key → value); without a checkpoint, of a new run of the project."""
     if not state.checkpoints:
         return StartRun(project=summary.project_path, queue=True)
     steps = {"train.steps": state.planned} if state.planned else {}
@@ -87,7 +88,7 @@ def _own_ways(problem: Problem, state: RunState) -> Iterator[Way]:
             yield _train_with_torch(state)
         case "model.needs_unsloth":
             yield _set(
-                "unsloth", "Train with Unsloth", "Supports fewer bits",
+                "unsloth", "Train with Unsloth", "Supports 8-bit and 4-bit weights",
                 {"backend.trainer": "unsloth"}, "Use Unsloth", state,
             )  # fmt: skip
         case "backend.too_few_cards":
@@ -97,19 +98,21 @@ def _own_ways(problem: Problem, state: RunState) -> Iterator[Way]:
             )  # fmt: skip
         case "run.card_held":
             yield _set(
-                "share", "Share the GPU with that program", "Training may run out of memory",
+                "share", "Share the GPU with the other program", "Training may run out of memory",
                 {"backend.share_card": True}, "Share the GPU", state,
             )  # fmt: skip
 
 
 def _install() -> Way:
-    words = "It has vLLM and Unsloth for NVIDIA GPUs. Install and select it, then resume."
+    words = (
+        "Contains vLLM and Unsloth for NVIDIA GPUs. Install and select this engine, then resume."
+    )
     remedy = Remedy("engines.open", "Install the GPU engine", words, "Open Settings", "download")
     return Way(remedy)
 
 
 def _sample_with_torch(state: RunState) -> Way:
-    words = "No server needed; slower on a GPU"
+    words = "Needs no vLLM server; slower on a GPU"
     return _set(
         "sampler", "Sample with PyTorch instead", words, TORCH_SAMPLER, "Use PyTorch", state
     )

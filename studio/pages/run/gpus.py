@@ -138,5 +138,5 @@ def strangers_words(card: GraphicsCard) -> str:
         held = f"uses {formatting.size(process.bytes)}" if process.bytes else ("is using this GPU")
         lines.append(f"{name} (process {process.pid}) {held}.")
     if (more := len(large) - MOST_STRANGERS) > 0:
-        lines.append(f"And {formatting.plural(more, 'other')}.")
+        lines.append(f"And {formatting.plural(more, 'other program')} on this GPU.")
     return "\n".join(lines)

@@ -94,7 +94,7 @@ class RunPage(Page):
         self._stack.addWidget(self._damaged)
         vbox(self._stack, parent=self)
         self._add = Button("Charts", "quiet", icon="list-filter", height=24)
-        set_tip(self._add, "Hide charts, or move one of those below among the main ones")
+        set_tip(self._add, "Hide charts, or move a chart from below to the main charts")
         self._zoom = ZoomButton(self.charts)
         for tool in (self._zoom, self._add, SmoothingSlider(self.charts)):
             self._strip.add_tool(tool)
@@ -209,7 +209,7 @@ class RunPage(Page):
         train = config.train
         self._empty.set_words(
             "No run yet",
-            f"Train samples {train.group_size} rollouts for each of {train.groups} scenarios, "
+            f"Each step samples {train.group_size} rollouts for each of {train.groups} scenarios, "
             "compares their rewards and updates the model. Charts appear here.",
         )
         if living := self.session.runs.active():

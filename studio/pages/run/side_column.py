@@ -38,7 +38,7 @@ BARS = (
 )
 UNLIKE = (
     "Sampler and trainer compute in different precision. Their log-probs differ by "
-    "rounding, and the update corrects for it."
+    "rounding, and the update corrects for the difference."
 )
 FIRST_GUESS_S = {"rolling_out": 3.0, "training": 2.0, "publishing": 0.6}
 

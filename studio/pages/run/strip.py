@@ -27,7 +27,7 @@ ENOUGH_STEPS = 20
 
 
 def cells_of(state: RunState) -> list[StepCell]:
-    """Return finished, skipped, running, stopped and planned steps, in order."""
+    """Return one cell per step, in order: finished, skipped, running, stopped and planned ones."""
     return StepCells().of(state)
 
 

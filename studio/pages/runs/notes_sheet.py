@@ -55,7 +55,9 @@ class NotesSheet(Sheet):
         shared = set.intersection(*(set(run.notes.tags) for run in runs))
         self._common = tuple(tag for tag in runs[0].notes.tags if tag in shared)
         self.set_title(f"Tags and note of {plural(len(runs), 'run') if several else runs[0].name}")
-        self._about.set_words("Tags that all of them have; a note replaces theirs.")
+        self._about.set_words(
+            "Shows the tags that all these runs share. A new note replaces the note of each run."
+        )
         self._about.setVisible(several)
         self._tags.set_value(", ".join(self._common))
         self._note.set_text("" if several else runs[0].notes.note)

@@ -272,13 +272,13 @@ class RunsPage(Page):
         outside = self.session.project.outside
         archived = self._page.archived if self._page else 0
         words = (
-            "Start the script that trains this project. Its runs appear here."
+            "Start the script that trains this project. The runs appear here."
             if outside
-            else "Train starts the first one. Then this page lists and compares all of them."
+            else "Press Train to start the first run. This page lists and compares all runs."
         )
         if archived:
             words = f"{formatting.plural(archived, 'run is', 'runs are')} archived."
-        self._empty.set_words("No run yet" if not archived else "No run here", words)
+        self._empty.set_words("No run yet" if not archived else "All runs are archived", words)
         if outside or archived:
             self._empty.set_actions("")
         else:

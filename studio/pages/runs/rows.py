@@ -55,21 +55,21 @@ def _duration(run: RunSummary) -> str:
 
 
 COLUMNS: tuple[Column[RunSummary], ...] = (
-    Column("", None, lambda r: "", right=False, help="Chosen for a comparison: at most eight"),
+    Column("", None, lambda r: "", right=False, help="Choose up to eight runs to compare"),
     Column("Run", "name", lambda r: r.name, right=False),
     Column("State", "state", lambda r: run_words(r).text, right=False),
     Column("Reward", None, lambda r: "", right=False,
-           help="Mean reward by step; judged runs have none that says how they progress"),
+           help="Mean reward by step; empty for judged runs (rewards relative to a group)"),
     Column("Best", "best", best_words,
            help="Best validation: mean reward, or win rate against the baseline"),
     Column("95 %", None, lambda r: "", right=False,
-           help="Interval of the best validation; the dashed line is the baseline"),
+           help="95 % interval of the best validation; the dashed line is the baseline"),
     Column("Method", "kind", kind_words, right=False),
     Column("Model", "model", lambda r: r.model.rsplit("/", 1)[-1], right=False),
     Column("Differs in", None, lambda r: "", right=False,
            help="Settings that differ from those of the selected run"),
     Column("Duration", "duration", _duration, help="Training time, without pauses"),
-    Column("Cost", "cost", _cost, help="Calls to judges and providers"),
+    Column("Cost", "cost", _cost, help="Cost of calls to judges and API models"),
     Column("Started", "started", lambda r: ago(r.started_at, time.time())),
 )  # fmt: skip
 

@@ -102,7 +102,9 @@ class HostSheet(Sheet):
         self._engines.setVisible(bool(lines))
         self._engine_values.set_values(lines)
         self._engine_values.setFixedHeight(self._engine_values.sizeHint().height())
-        words = "Its source differs from this machine's engine." if view.outdated else ""
+        words = (
+            "The engine's source code differs from that on this machine." if view.outdated else ""
+        )
         self._engines.set_note(words)
 
     def _show_runs(self, view: HostView) -> None:
@@ -121,7 +123,7 @@ class HostSheet(Sheet):
             button = Button(words, "quiet", icon="activity", height=28)
             button.clicked.connect(partial(self._open_run, run_id))
             button.setEnabled(here)
-            set_tip(button, "" if here else "Its project is not on this machine")
+            set_tip(button, "" if here else "The project of this run is not on this machine")
             self._runs.add_left(button)
         more = len(view.runs) - len(runs)
         self._runs.set_note(f"and {formatting.plural(more, 'more run')}" if more else "")
@@ -189,7 +191,7 @@ class HostSheet(Sheet):
 
 
 FORGET_WORDS = (
-    "The server and its mirrored data stay unchanged. This is refused while your "
+    "The server and its mirrored data stay unchanged. Not possible while your "
     "runs are active there."
 )
 STOP_WORDS = (

@@ -27,7 +27,7 @@ AWAY = (
     "The current project and all of {run} are uploaded to {host} and verified. The "
     "run then resumes on {host}; the local copy stays as a mirror."
 )
-KEPT = "Transferred files are kept; the next transfer resumes."
+KEPT = "Transferred files are kept; the next transfer continues from here."
 
 
 class MoveSheet(Sheet):
@@ -103,7 +103,7 @@ class MoveSheet(Sheet):
         run = self._run
         assert run is not None
         where = f"on {self._to}" if self._to else "on this machine"
-        self._session.notice.emit(f"{run.name} is {where} now.")
+        self._session.notice.emit(f"{run.name} is now {where}.")
         self._session.refresh()
         self._show("")
         self.close_sheet()

@@ -34,8 +34,8 @@ NOTHING_YET = (
     "Password and host key prompts appear in the window. Nothing is installed in this step. "
     "Closing this sheet cancels the connection."
 )
-GOES_ON = "Closing this sheet does not stop the installation. It resumes after an interruption."
-CUT_OFF = "The installation was interrupted. Transferred files are kept; Install resumes it."
+GOES_ON = "Closing this sheet does not stop the installation, which resumes after an interruption."
+CUT_OFF = "The installation was interrupted. Transferred files are kept; press Install to resume."
 
 
 class AddServerSheet(Sheet):
@@ -368,7 +368,7 @@ class ReadyStep(QWidget):
         self.chosen.setVisible(bool(project))
         self.chosen.setChecked(here)
         words = (
-            f"{project} will train on {name}. The header shows this, and you can change it there."
+            f"{project} will train on {name}. To change this, choose another machine in the header."
         )
         none = f"Open a project and choose {name} in the header to train on it."
         self._words.set_words(words if project else none)

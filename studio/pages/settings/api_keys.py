@@ -34,7 +34,7 @@ TRACKERS = (
 )
 FORMS = {
     "langfuse": "Format: PUBLIC:SECRET, for example pk-lf-…:sk-lf-….",
-    "otel": "Format: the headers for the collector as name=value pairs, separated by commas.",
+    "otel": "Format: headers of the OTLP collector as name=value pairs, separated by commas.",
     "mlflow": "Format: a token, or USER:PASSWORD.",
 }
 """Tracker → explanation of the format of its key."""
@@ -54,7 +54,7 @@ class KeysCard(Card):
     ) -> None:
         super().__init__(
             title,
-            ("stored in the system keyring; the engine keeps them in memory only"),
+            "keys are stored in the system keyring; the engine keeps them in memory only",
             padding=16,
         )
         self._tasks, self._choices, self._slot = tasks, dict(choices), slot

@@ -28,7 +28,7 @@ class EnginesCards(QWidget):
         self._session, self._tasks = session, tasks
         self._found: EnvironmentList | None = None
         self._rows: dict[str, EnvironmentRow] = {}
-        self._engines = Card("Engines", "one trains at a time; other runs wait", padding=16)
+        self._engines = Card("Engines", "one run trains at a time; others wait", padding=16)
         words = "installed on first use; tracker environments on request"
         self._others = Card("Other environments", words, padding=16)
         self._back = Button("Roll back", "quiet", icon="undo-2", height=24)

@@ -83,7 +83,7 @@ class SettingsPage(Page):
         self.servers.setFocus()
 
     def check(self) -> None:
-        """Show the section of this machine and check it."""
+        """Show the section "This machine" and check the requirements for training."""
         self.show_section("machine")
         if not self._check_button.is_busy():
             self._check()
@@ -133,14 +133,14 @@ class SettingsPage(Page):
 
     def _notification_card(self) -> Card:
         card = Card("Notifications", padding=16)
-        self._desktop = Toggle("Show news of runs on the desktop")
+        self._desktop = Toggle("Show desktop notifications")
         self._desktop.toggled.connect(
             lambda on: self.session.settings.update(desktop_notifications=on)
         )
         words = (
-            "A run that finishes, fails, waits for your review or raises an alert is shown by your "
-            "desktop while this window is in the background. Alerts are conditions of a project: "
-            "Setup, Advanced, Alerts."
+            "A notification appears when a run finishes, fails, waits for your review or raises an "
+            "alert while this window is in the background. Alert conditions are set per project, "
+            "under Setup → Advanced → Alerts."
         )
         card.body.setSpacing(12)
         add(card.body, self._desktop, Text(words, "label", 400, "muted", wrap=True))
@@ -173,7 +173,7 @@ class SettingsPage(Page):
             "workspace",
             "Workspace",
             workspace,
-            help="Folder of projects. Start with --workspace to change it.",
+            help="Folder of your projects. To change it, start Atelier with --workspace.",
         )
         row.setEnabled(False)
         card.body.addWidget(row)
@@ -198,7 +198,7 @@ class SettingsPage(Page):
         return card
 
     def _doctor_card(self) -> Card:
-        card = Card("This machine", "check the requirements for training", padding=16)
+        card = Card("This machine", "checks the requirements for training", padding=16)
         self._check_button = Button("Check this machine", "outlined", icon="search-check")
         self._check_button.clicked.connect(self._check)
         assert card.header is not None
@@ -209,7 +209,7 @@ class SettingsPage(Page):
         return card
 
     def _keys_card(self) -> Card:
-        card = Card("Keyboard shortcuts", "press ? to show them anywhere", padding=0)
+        card = Card("Keyboard shortcuts", "press ? anywhere to show the shortcuts", padding=0)
         card.body.addWidget(ShortcutList())
         return card
 
@@ -244,7 +244,7 @@ class SettingsPage(Page):
     def _set_python(self, path: str) -> None:
         self.session.settings.update(engine_python=path)
         self.session.link.python = path or None
-        self.session.notice.emit("The engine uses it after its next start.")
+        self.session.notice.emit("The engine uses this interpreter after its next start.")
 
     def _choose_python(self) -> None:
         dialog = QFileDialog(self, "Choose a Python interpreter")

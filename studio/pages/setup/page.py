@@ -348,7 +348,7 @@ class SetupPage(Page):
         living = self.session.runs.active()
         ready = project.trainable and self.session.connected and not lacking
         why = (
-            f"This machine trains one run at a time. This run starts after {living[0].name}."
+            f"One run trains at a time; the new run starts after {living[0].name}."
             if living
             else ""
         )

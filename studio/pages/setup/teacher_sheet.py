@@ -17,7 +17,7 @@ from studio.widgets.text.text import Text
 
 WORDS = (
     "A stronger model runs the training scenarios with this project's agent; your "
-    "rules and judge score it. Good trajectories become demonstrations. Paid replies "
+    "rules and judge score its trajectories. The good ones become demonstrations. Paid replies "
     "are cached."
 )
 KEEP = (

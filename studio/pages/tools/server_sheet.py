@@ -19,8 +19,8 @@ WORDS = (
     "once per rollout, so rollouts are isolated; a URL is shared by all rollouts."
 )
 SECRETS = (
-    "Saved in mcp.json of the project. Add headers and env there by hand; secrets in "
-    "it are part of the project."
+    "Saved in mcp.json of the project. Add headers and env in that file by hand; secrets "
+    "in it are shared with the project."
 )
 WAYS = (("command", "Local command"), ("url", "URL"))
 NAME = "Letters, digits, dash and underscore; at most 64."
@@ -140,7 +140,7 @@ class ServerSheet(Sheet):
 
     def _error_text(self, error: str) -> str:
         if "quot" in error.lower():
-            return "A quotation mark is not closed."
+            return "The command has an unclosed quotation mark."
         if self.way.value() == "url":
             return "Enter a URL: http://… or https://…"
         return "Enter the command that starts the server."

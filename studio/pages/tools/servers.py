@@ -69,7 +69,7 @@ class ToolServers(Card):
     def set_lacking(self, words: str) -> None:
         """Set why tools cannot be listed yet (missing packages); empty words allow it."""
         self._lacking = words
-        self._note.set_words(f"{words}: tools can be listed afterwards." if words else "")
+        self._note.set_words(f"{words}: tools can be listed after installation." if words else "")
         self._show_buttons()
 
     def look(self) -> None:

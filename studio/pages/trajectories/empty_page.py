@@ -38,6 +38,6 @@ class NoTrajectories(EmptyPage):
 
     def say_none(self) -> None:
         """Show that there are no trajectories yet."""
-        words = "The first trajectories arrive with step 1, a minute or two after training starts."
+        words = "The first trajectories appear in step 1, a minute or two after training starts."
         self.set_words("No trajectories yet", words)
         self.set_actions("Go to the run", icon="activity")

@@ -98,7 +98,8 @@ class TrajectoriesPage(Page):
         self._refresh_timer.stop()
 
     def show_query(self, query: TrajectoryQuery) -> None:
-        """Show the trajectories of a query, in the table if it filters by state."""
+        """Show the groups and trajectories that match a query; one that filters by trajectory state
+        opens the table."""
         self._blind = False
         self._panel.hold(False)
         self._panel.set_query(query)

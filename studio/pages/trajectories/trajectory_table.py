@@ -79,8 +79,8 @@ class AttemptTable(Table):
         return menu
 
     def chosen_rows(self) -> list[int]:
-        """Return the selected rows in order; empty if at most one row is selected, which is only
-        where the keyboard is."""
+        """Return the indices of the selected rows in order; empty for fewer than two rows, since a
+        single selected row only marks the keyboard focus."""
         rows = sorted(index.row() for index in self.selectionModel().selectedRows())
         return rows if len(rows) > 1 else []
 

@@ -187,8 +187,8 @@ FRAME = [
         "notifications",
         notifications,
         [
-            Row("SettingsPage._desktop", "unchecked Toggle Show news"),
-            Row("SettingsPage._desktop", "checked Toggle Show news"),
+            Row("SettingsPage._desktop", "unchecked Toggle Show desktop"),
+            Row("SettingsPage._desktop", "checked Toggle Show desktop"),
         ],
     ),
     Scene(

@@ -150,11 +150,11 @@ JUDGE = [
         "starters",
         starters,
         [
-            Row("StarterRubrics: Did the task", "enabled Button Discard"),
+            Row("StarterRubrics: Task completion", "enabled Button Discard"),
             Row("StarterRubrics: Answers from sources", "enabled Button Discard"),
-            Row("StarterRubrics: Plain words, no criteria", "enabled Button Discard"),
-            Row("StarterRubrics: Talks well with people", "enabled Button Discard"),
-            Row("StarterRubrics: Writes code", "enabled Button Discard"),
+            Row("StarterRubrics: Short text, no criteria", "enabled Button Discard"),
+            Row("StarterRubrics: Conversation quality", "enabled Button Discard"),
+            Row("StarterRubrics: Code changes", "enabled Button Discard"),
         ],
     ),
     Scene(

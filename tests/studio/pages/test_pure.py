@@ -20,9 +20,9 @@ from studio.pages.setup.preflight.drawings import spread_of
 from studio.pages.setup.preflight.panel import advice
 from studio.pages.trajectories.reader.transcript_rows import (
     completions,
+    divergence_texts,
     items_of,
     outline_of,
-    partings,
     ranks,
 )
 from studio.store.runs.state import RunState
@@ -171,8 +171,9 @@ def test_unscored_outcome_has_reason_and_no_zero(simulation: Simulation) -> None
 def test_identical_siblings_do_not_diverge(simulation: Simulation) -> None:
     record = whole(simulation.made.trajectories[0])
     other = record.model_copy(update={"index": record.index + 1})
-    texts = partings([record, other])
-    assert texts[0] == f"Identical to {other.index + 1} to the end"
+    texts = divergence_texts([record, other])
+    assert texts[0] == f"Identical to trajectory {other.index + 1}"
+    assert divergence_texts([record]) == [""], "nothing to diverge from"
     group = simulation.made.groups[0]
     assert sorted(ranks(group).values())[0] == 1
 

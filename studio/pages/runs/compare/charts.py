@@ -51,13 +51,14 @@ class OverlaidRun:
     def on_axis(
         cls, state: RunState, name: str, token: str, axis: str, hidden: bool
     ) -> "OverlaidRun":
-        """Place a run on the x axis `axis`: step, time or tokens."""
+        """Place a run, drawn in the colour `token`, on the x axis `axis`: step, time (seconds) or
+        tokens. `hidden`: it has no lines."""
         found = positions(state, axis)
         places = np.fromiter(found.values(), dtype=np.float64)
         return cls(state, name, token, np.fromiter(found, dtype=np.float64), places, hidden)
 
     def placed(self, steps: Floats) -> Floats:
-        """Return whole x values of these steps."""
+        """Return the x values of steps: whole seconds or tokens, or the steps themselves."""
         return np.round(np.interp(steps, self.steps, self.places)) if len(self.steps) else steps
 
     def values(self, name: str) -> tuple[Floats, Floats]:
@@ -105,7 +106,7 @@ class OverlayChart:
         _plain(self.card)
 
     def fill(self, runs: Sequence[OverlaidRun]) -> None:
-        """Draw the runs."""
+        """Draw the metric of each run as a curve in the colour of the run."""
         for run in runs:
             line = self._lines.get(run.state.run_id)
             if line is None:
@@ -132,7 +133,7 @@ class ValidationChart:
         _plain(self.card)
 
     def fill(self, runs: Sequence[OverlaidRun]) -> None:
-        """Draw the runs."""
+        """Draw the validation results of each run, with 95 % intervals."""
         for run in runs:
             if run.state.run_id not in self._drawn:
                 line = HeldLineSeries(run.name, run.token, ghost=False, width_px=1.25)

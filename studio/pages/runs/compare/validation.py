@@ -98,7 +98,7 @@ class ValidationView(QWidget):
         many = max(one.validations for one in found.runs)
         if found.at == "best" and many > 1:
             lines.append((
-                "The best of several validations is likely too high. Choose Last for an even "
+                "The best of several validations is likely too high. Choose “Last” for a fair "
                 "comparison.", "muted",
             ))  # fmt: skip
         for old in self._lines:
@@ -112,7 +112,7 @@ def _axis_words(one: ComparedRun) -> str:
 
 
 def verdict(one: ComparedRun, found: RunComparison) -> tuple[str, str]:
-    """Compare a run with the reference in a sentence, and its tone."""
+    """Return a sentence that compares a run with the reference run, and its colour tone."""
     first = found.runs[0].name
     if one.result is None:
         return f"{one.name} has no scored validation.", "muted"
@@ -127,7 +127,7 @@ def verdict(one: ComparedRun, found: RunComparison) -> tuple[str, str]:
     unscored = f", {one.unscored} unscored" if one.unscored else ""
     if versus.word == "no difference shown":
         return (
-            f"{one.name}: no significant difference to {first}, {span} · {counted}{unscored}",
+            f"{one.name}: no significant difference from {first}, {span} · {counted}{unscored}",
             "muted",
         )
     tone = "good" if versus.word == "better" else "bad"

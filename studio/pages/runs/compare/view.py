@@ -66,7 +66,7 @@ class CompareView(QWidget):
         self.link = ChartLink(self)
         self._title = Text("", "heading", 600)
         self._back = IconButton("arrow-left", "Back to the table of runs", size=28)
-        self._part = Segmented(PARTS, "Part of the comparison")
+        self._part = Segmented(PARTS, "Section of the comparison")
         self._axis = Segmented(["Step", "Time", "Tokens"], "x axis of the charts")
         self._at = Segmented(["Best", "Last"], "Compared validation")
         self._slider = SmoothingSlider(self.link)
@@ -199,7 +199,7 @@ class CompareView(QWidget):
                     Section(title, words, [self._chart(name).card for name in names])
                     for title, words, names in (
                         ("", "", sections[0]),
-                        ("All metrics", "every other metric of these runs", sections[1]),
+                        ("All metrics", "all other metrics of these runs", sections[1]),
                     )
                     if names or not title
                 ]

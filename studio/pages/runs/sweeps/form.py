@@ -38,7 +38,7 @@ class SweepSheet(Sheet):
         self._trials = SpinField("Trials", 1, 10_000)
         self._seeds = SpinField("Seeds per trial", 1, 64)
         self._steps = SpinField("Steps per run", 1, 1_000_000)
-        self._prune = ToggleField("Pruning", "Stop runs early that fall behind")
+        self._prune = ToggleField("Pruning", "Stop underperforming runs early")
         self._hours = NumberField("Time budget in hours", 0, None, "no limit")
         self._plan = Text("", "label", 400, "muted", wrap=True)
         self._go = Button("Start sweep", "primary", icon="play", height=32)
@@ -104,7 +104,7 @@ class SweepSheet(Sheet):
         return found
 
     def show_plan(self, plan: SweepPlan) -> None:
-        """Show the size of the sweep; it can be started."""
+        """Show the number of trials, runs and steps of a valid sweep, and enable Start sweep."""
         runs = plan.trials * plan.seeds
         words = (
             f"{formatting.plural(plan.trials, 'trial')} × {formatting.plural(plan.seeds, 'seed')}"
@@ -137,7 +137,7 @@ class SweepSheet(Sheet):
         try:
             self.plan_wanted.emit(self.overrides())
         except ValueError as error:
-            self._say(f"The settings are no valid TOML: {error}.", "bad")
+            self._say(f"The settings are not valid TOML: {error}.", "bad")
 
     def _start(self) -> None:
         if not self._go.is_busy():

@@ -88,7 +88,7 @@ class ParallelCoordinates(QWidget):
         self.update()
 
     def choose(self, number: int) -> None:
-        """Emphasise a trial; 0 none."""
+        """Highlight the line of the trial with this number (from 1); 0: none."""
         self._chosen = number
         self.update()
 

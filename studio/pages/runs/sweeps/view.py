@@ -101,14 +101,17 @@ class SweepsView(QWidget):
         self._best = Text("", "label", 400, wrap=True, selectable=True)
         self._importance = ImportanceBars()
         self._unimportant = Text(
-            "Appears with several settings and enough results.", "caption", tone="muted", wrap=True
+            "Appears when several settings vary and enough trials have finished.",
+            "caption",
+            tone="muted",
+            wrap=True,
         )
         self._model = TrialModel()
         self._table = Table("Trials", row_px=32)
         self._empty = EmptyPage(
             "No sweep yet",
-            "A sweep trains with several values of some settings and compares the results by their "
-            "validations.",
+            "A sweep trains runs with different values of some settings and compares their "
+            "validation results.",
             drawing="rows",
         )
         self._sheet = SweepSheet(self)
@@ -338,7 +341,7 @@ def facts(view: SweepView) -> str:
     ]
     if view.steps_saved:
         share = formatting.percent(view.steps_saved / view.steps_planned)
-        parts.append(f"pruning saved {formatting.count(view.steps_saved)} ({share})")
+        parts.append(f"pruning saved {formatting.plural(view.steps_saved, 'step')} ({share})")
     parts.append(formatting.duration(view.seconds))
     if view.cost_usd:
         parts.append(formatting.money(view.cost_usd))

@@ -45,12 +45,12 @@ CHOICES = {
 SLEEPS = (
     ("auto", "based on the memory estimate"),
     ("off", "nothing"),
-    ("cache", "its KV cache"),
-    ("all", "all of its memory"),
+    ("cache", "the KV cache"),
+    ("all", "all vLLM memory"),
 )
 REMEDIES = {
     "backend.weights": ("Train with Unsloth", {"backend.trainer": "unsloth"}),
-    "backend.trainer": ("Take full weights", {"backend.weights": "full"}),
+    "backend.trainer": ("Use full weights", {"backend.weights": "full"}),
 }
 """Setting → button and values (key → value) that make a refused combination valid."""
 BOTH = "both"

@@ -33,7 +33,7 @@ def effort_words(config: ProjectConfig) -> str:
 
 
 def follows(config: ProjectConfig) -> list[tuple[str, str]]:
-    """Return settings shown as consequences (loss, learning rate …) as (name, value) rows."""
+    """Return the derived settings (loss, learning rate, adapter …) as (name, value) rows."""
     train, model, algorithm = config.train, config.model, config.train.algorithm
     return [
         ("Loss", f"{algorithm.loss.kind}, mean per {algorithm.average}"),

@@ -88,7 +88,9 @@ class ChoicesForm(QWidget):
 
     def _agent_row(self) -> None:
         self._second = self._row(
-            2, "Agent", "Your code. It calls the model at the base URL and API key it receives."
+            2,
+            "Agent",
+            "Your code, which calls the model through the base URL and API key it is given.",
         )
         self._agent = PathField("Agent file", "agent.py", "Browse")
         self._agent_entry = Entry(self._agent)
@@ -135,7 +137,9 @@ class ChoicesForm(QWidget):
         self._column.addWidget(self._method)
 
     def _what_follows(self) -> None:
-        self._heading("Derived settings", "computed from your choices and this engine")
+        self._heading(
+            "Derived settings", "computed from the settings above and the connected engine"
+        )
         card = Card(padding=12)
         self._follows = KeyValues(3)
         card.body.addWidget(self._follows)
@@ -307,7 +311,7 @@ class ChoicesForm(QWidget):
             self.show_problems([Problem(code="config", message=words, where=key)])
 
     def set_locked(self, words: str) -> None:
-        """Show a reason why edits apply only to the next run; empty words remove it."""
+        """Show the notice `words` that edits apply only to the next run; empty: remove it."""
         if words and self._config is not None:
             self._fifth.say(f"{effort_words(self._config)}. {words}", "info")
 

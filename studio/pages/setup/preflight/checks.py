@@ -26,5 +26,5 @@ def disk_checks(forecast: Forecast | None) -> list[tuple[str, str]]:
     need, free = forecast.disk_bytes, forecast.disk_free_bytes
     kept = formatting.plural(forecast.kept, "checkpoint")
     verb = "takes" if forecast.kept == 1 else "take"
-    words = f"{kept} {verb} {formatting.size(need)} of {formatting.size(free)} free"
+    words = f"{kept} {verb} {formatting.size(need)} of {formatting.size(free)} free disk"
     return [("good" if need < free else "bad", words)]

@@ -130,7 +130,7 @@ def _saved(fix: MemoryFix) -> str:
 
 
 def _verdict(fix: MemoryFix) -> str:
-    return "fits" if fix.fits else "does not fit yet"
+    return "fits" if fix.fits else "still does not fit"
 
 
 def _sampler_words(plan: VramPlan) -> str:
@@ -138,17 +138,17 @@ def _sampler_words(plan: VramPlan) -> str:
     words = []
     if plan.memory_share is not None:
         gives = {
-            "off": "keeps all of it",
-            "cache": "releases its KV cache",
-            "all": ("releases all of it"),
+            "off": "keeps all its GPU memory",
+            "cache": "frees its KV cache",
+            "all": "frees all its GPU memory",
         }
         words.append(
             f"vLLM takes {formatting.percent(plan.memory_share)} of the GPU and "
-            f"{gives[plan.sleep]} while training."
+            f"{gives[plan.sleep]} during the update."
         )
     if plan.rows < plan.rows_wanted:
         words.append(
-            f"Memory for {plan.rows} of {plan.rows_wanted} concurrent rollouts; the others wait."
+            f"Enough memory for {plan.rows} of {plan.rows_wanted} concurrent rollouts; others wait."
         )
     return " ".join(words)
 

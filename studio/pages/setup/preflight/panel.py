@@ -62,7 +62,7 @@ class Preflight(QWidget):
         self.show_baseline(None, [], False)
 
     def set_narrow(self, narrow: bool) -> None:
-        """Take the whole width of the page, without Train, which the strip has then."""
+        """Fill the width of the page and hide the Train button, which the strip then shows."""
         self.setMinimumWidth(0 if narrow else WIDTH)
         self.setMaximumWidth(QWIDGETSIZE_MAX if narrow else WIDTH)
         self._foot.setVisible(not narrow)
@@ -121,7 +121,7 @@ class Preflight(QWidget):
         self._measure.set_busy("Measuring…" if measuring else None)
 
     def show_checks(self, checks: list[tuple[str, str]]) -> None:
-        """Replace the project checks, given as (state, text)."""
+        """Replace the project checks, given as (state, text); the state is good, bad or open."""
         for line in self._checks:
             self._check_box.removeWidget(line)
             line.deleteLater()
@@ -179,7 +179,7 @@ def _time(forecast: Forecast) -> str:
 
 def _time_facts(forecast: Forecast) -> list[Fact]:
     per_step = formatting.duration((forecast.step_low_s + forecast.step_high_s) / 2)
-    source = "from an earlier run here" if forecast.measured else "estimated, not measured"
+    source = "measured in an earlier run" if forecast.measured else "estimated, not measured"
     return [
         Fact("Time", _time(forecast), below=f"about {per_step} per step, {source}"),
         *(_judge_facts(forecast.judge) if forecast.judge else []),
@@ -190,7 +190,7 @@ def _judge_facts(judge: JudgeForecast) -> list[Fact]:
     """Return calls and cost of the judge, of which the validations have a part."""
     calls = _between(formatting.short(judge.calls_low), formatting.short(judge.calls_high))
     tests = formatting.short(judge.validation_calls)
-    cost = judge_cost(judge) or "price known after its first run"
+    cost = judge_cost(judge) or "price known after the first run"
     over = judge.budget_usd is not None and (judge.usd_high or 0.0) > judge.budget_usd
     words = f"{cost}, {tests} for validations"
     if over:
@@ -217,8 +217,8 @@ def advice(rate: Interval | None, scenarios: list[float]) -> str:
     low, high = USEFUL
     if rate is None:
         return (
-            "Training needs scenarios that are solved sometimes. Measure the baseline to "
-            "count them."
+            "Training needs scenarios that are solved in some, but not all, rollouts. Measure the "
+            "baseline to count them."
         )
     if rate.mean < low:
         return "Few rollouts succeed. Use easier scenarios, partial credit, or a warm-up with SFT."

@@ -114,7 +114,7 @@ class DemonstrationsTab(QWidget):
         whole.addWidget(self._room, 1)
 
     def _settings(self) -> Card:
-        card = Card("SFT settings", "more under Form, Advanced, SFT")
+        card = Card("SFT settings", "more under Form → Advanced → SFT")
         card.setMaximumWidth(WIDEST_CARD)
         card.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         card.body.addWidget(self._facts)
@@ -198,7 +198,9 @@ class DemonstrationsTab(QWidget):
             if request.project != session.project.path:
                 return
             if run.state == "finished":
-                session.notice.emit("All replies were cached, so this is free.")
+                session.notice.emit(
+                    "All teacher replies were cached, so the demonstrations cost nothing."
+                )
                 self.load()
             else:
                 self._teacher_run = run.id
@@ -216,7 +218,7 @@ class DemonstrationsTab(QWidget):
         if run is None:
             return
         if run.state in ACTIVE_STATES or run.state == "queued":
-            message = f"{run.name}: {run.trajectories} of {run.attempts} rollouts by the teacher."
+            message = f"{run.name}: {run.trajectories} of {run.attempts} teacher rollouts done."
             self._words.set_tone("muted")
             self._words.set_words(message)
             self._words.show()

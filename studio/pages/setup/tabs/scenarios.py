@@ -34,8 +34,8 @@ PAGE = 1000
 FITTED = 50
 WIDEST = 260
 SILENT = (
-    "All rollouts of the untrained model got the same reward, so these scenarios "
-    "give no signal. Make them easier or harder, or delete them."
+    "For each of these scenarios, all rollouts of the untrained model got the same reward, so "
+    "they give no signal. Make them easier or harder, or delete them."
 )
 
 
@@ -174,7 +174,7 @@ class ScenariosTab(QWidget):
         self.load()
         if self.model.dirty:
             self._words.set_words(
-                f"{self._name()} changed on disk. Saving asks which version to keep."
+                f"{self._name()} changed on disk. When you save, choose which version to keep."
             )
 
     def _name(self) -> str:
@@ -357,7 +357,7 @@ def _read_file(path: Path) -> tuple[list[Row], list[Problem]]:
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        message = f"{path.name} is not UTF-8 (byte {error.start})."
+        message = f"{path.name} is not UTF-8 text: byte {error.start} is invalid."
         return [], [Problem(code="scenarios.encoding", message=message, where=path.name)]
     except OSError as error:
         return [], [Problem(code="scenarios.file", message=str(error), where=path.name)]

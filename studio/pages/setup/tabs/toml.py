@@ -13,9 +13,9 @@ from studio.widgets.controls.buttons import Button
 from studio.widgets.layouts import add, hbox, vbox
 from studio.widgets.text.text import Text
 
-KEPT = "Comments are kept when the form changes a value."
+KEPT = "Changes made in the form keep the comments of this file."
 NOT_SAVED = "Not saved yet."
-OUTDATED = "Not saved, and the file changed on disk. Saving asks which version to keep."
+OUTDATED = "Not saved, and the file changed on disk. When you save, choose which version to keep."
 
 
 @dataclass(frozen=True)

@@ -126,7 +126,7 @@ def _starts(before: str, names: FilterNames) -> Iterator[Suggestion]:
                     for s in occurring)  # fmt: skip
     for name, words in NAMES.items():
         yield Suggestion(f'{name}:"' if name in TEXTS else f"{name}:", f"{name}:", words)
-    yield Suggestion("not ", "not", "the condition does not hold")
+    yield Suggestion("not ", "not", "negates the next condition")
 
 
 def _is_number(before: str) -> bool:

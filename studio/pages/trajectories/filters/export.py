@@ -106,7 +106,7 @@ class TrajectoryExport(QObject):
             raise Refused.of(
                 "studio.not_written",
                 f"The trajectories could not be written: {error.strerror or error}.",
-                "Choose a file in a folder that exists and has room.",
+                "Choose an existing folder with enough free disk space.",
                 where=str(file),
             ) from error
         finally:

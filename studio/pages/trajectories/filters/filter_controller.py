@@ -44,11 +44,11 @@ class FilterController(QObject):
         self.export = TrajectoryExport(session, tasks, bar.export, table, rows)
 
     def follow(self) -> None:
-        """Forget the names of the run read before."""
+        """Clear the names suggested for completion, which belong to the previous run."""
         self._bar.input.set_names(FilterNames())
 
     def show_query(self, query: TrajectoryQuery) -> None:
-        """Mark the hits of a query in columns, table and reader."""
+        """Highlight the text that matches the query's filter, in columns, table and reader."""
         found = searches_of(query.filter)
         patterns = {kind: pattern_of_searches(found, kind) for kind in ("prompt", "answer", "call")}
         self._rows.set_searches(found)

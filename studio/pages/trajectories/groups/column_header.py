@@ -29,7 +29,8 @@ _TOP, _REASON_PX, _WORD_PX, _BAND_PX = 76, 56, 20, 26
 
 @dataclass(frozen=True)
 class HeadFacts:
-    """Content of a column header. `parting` is the text on where the trajectory diverges."""
+    """Content of a column header. `divergence` is the text on where the trajectory diverges, empty
+    for the only one of a group."""
 
     record: Trajectory
     fold: Fold | None = None
@@ -38,7 +39,7 @@ class HeadFacts:
     """Reward of a full bar of reward parts, the same for all columns of a group."""
     rank: int = 0
     of: int = 0
-    parting: str = ""
+    divergence: str = ""
     verdict: Verdict | None = None
     chips: tuple[LabelChip, ...] = ()
     excluded: bool = False
@@ -51,9 +52,9 @@ class HeadFacts:
         """Return the number of identical trajectories, itself included."""
         return len(self.fold.records) if self.fold else 1
 
-    def titled(self, parting: str) -> "HeadFacts":
-        """Return a copy whose text about the first divergence is `parting`."""
-        return replace(self, parting=parting)
+    def titled(self, divergence: str) -> "HeadFacts":
+        """Return a copy whose text about the first divergence is `divergence`."""
+        return replace(self, divergence=divergence)
 
 
 class ColumnHead(QWidget):
@@ -75,7 +76,8 @@ class ColumnHead(QWidget):
 
     def show_facts(self, facts: HeadFacts) -> None:
         self._facts = facts
-        height = _TOP + _BAND_PX + _REASON_PX * facts.judged + _WORD_PX * facts.spoken
+        height = _TOP + _REASON_PX * facts.judged + _WORD_PX * facts.spoken
+        height += _BAND_PX * bool(facts.divergence)
         self.setFixedHeight(height)
         self.setAccessibleName(spoken_words(facts))
         set_tip(self, facts.fold.words() if facts.fold and facts.copies() > 1 else "")
@@ -162,7 +164,7 @@ class ColumnHead(QWidget):
         for box in (QRectF(left, 13, 96, 18), QRectF(12, 42, self.width() - 24, 6)):
             paint.hatch(painter, box, "border-strong")
         words = QRectF(12, 54, self.width() - 24, 18)
-        paint.text(painter, words, "hidden until you commit", "faint", "caption")
+        paint.text(painter, words, "hidden until you label", "faint", "caption")
 
     def _paint_word(self, painter: QPainter, facts: HeadFacts, y: float) -> None:
         if words := change_words(facts.record):
@@ -182,10 +184,12 @@ class ColumnHead(QWidget):
         paint.paragraph(painter, room, reason, tone, "caption", REASON_LINES)
 
     def _paint_band(self, painter: QPainter, facts: HeadFacts) -> None:
+        if not facts.divergence:
+            return
         band = QRectF(1, self.height() - 22, self.width() - 2, 22)
         painter.fillRect(band, theme().color("chip"))
         paint.icon(painter, band.topLeft() + QPointF(10, 4), "split", "muted", 14)
-        paint.text(painter, band.adjusted(30, 0, -8, 0), facts.parting, "muted", "caption")
+        paint.text(painter, band.adjusted(30, 0, -8, 0), facts.divergence, "muted", "caption")
 
 
 def rank_words(facts: HeadFacts) -> str:
@@ -211,7 +215,7 @@ def change_words(record: Trajectory) -> str:
     now = record.parts.get(LABEL, record.parts.get(RULER))
     kept = LABEL not in record.parts and now == before.parts.get(RULER)
     if RULER in before.parts and now is not None and not kept:
-        who = "you" if LABEL in record.parts else "mapped through your scores"
+        who = "you" if LABEL in record.parts else "rescaled to your scores"
         return f"judge {formatting.number(before.parts[RULER])}, {who} {formatting.number(now)}"
     return f"reward before the label {formatting.number(before.reward)}"
 
@@ -224,7 +228,7 @@ def spoken_words(facts: HeadFacts) -> str:
         named.append(facts.fold.words())
     if facts.blind:
         chips = [chip.spoken_words() for chip in facts.chips]
-        return ", ".join([*named, "hidden until you commit", *chips])
+        return ", ".join([*named, "hidden until you label", *chips])
     words = [
         *named,
         f"reward {formatting.number(record.reward)}",

@@ -17,10 +17,10 @@ from studio.pages.trajectories.labels.wording import chips_of, excluded
 from studio.pages.trajectories.reader.transcript_rows import (
     EVEN,
     Weights,
+    divergence_texts,
     divergences,
     items_of,
     largest_advantage,
-    partings,
     parts_of,
     ranks,
     turn_rows,
@@ -75,7 +75,7 @@ class _Shown:
     group: GroupSummary
     folds: list[Fold]
     """One per column."""
-    parting: dict[int, str]
+    divergence: dict[int, str]
     verdicts: Siblings
     items: dict[int, list[Item]] = field(default_factory=dict)
 
@@ -140,7 +140,7 @@ class ColumnsView(QWidget):
         return f"{numbers} of {total}" if total else ""
 
     def copies(self) -> dict[str, tuple[str, ...]]:
-        """Return the ids of the trajectories that a column stands for, by the id of its first."""
+        """Map the id of each column's trajectory to the ids of all identical ones."""
         return copies_of(self._shown_group.folds) if self._shown_group else {}
 
     def identical(self) -> int:
@@ -166,8 +166,8 @@ class ColumnsView(QWidget):
         before, self._weights, self._blind = self._shown_group, weights, blind
         folds = folds_of(siblings.trajectories, self._folding)
         records = [fold.first for fold in folds]
-        parting_words = partings(records)
-        parting = {record.index: parting_words[place] for place, record in enumerate(records)}
+        texts = divergence_texts(records)
+        divergence = {record.index: texts[place] for place, record in enumerate(records)}
         by_index = {fold.first.index: fold for fold in folds}
         same = before is not None and _place(before.group) == _place(siblings.group)
         known = [record.index for record in before.records] if same and before else []
@@ -175,7 +175,7 @@ class ColumnsView(QWidget):
             folds = [by_index[index] for index in known]
         else:
             self._first = self._focus = 0
-        self._shown_group = _Shown(siblings.group, folds, parting, siblings)
+        self._shown_group = _Shown(siblings.group, folds, divergence, siblings)
         self.folds_changed.emit()
         self._fill()
 
@@ -190,7 +190,8 @@ class ColumnsView(QWidget):
         self._show_heads()
 
     def set_hits(self, patterns: Patterns) -> None:
-        """Mark what the text searches of the filter match, by kind of text."""
+        """Highlight the text matches of the filter in all columns. `patterns`: kind of text
+        (prompt, answer, call) → pattern, None: not searched."""
         self._patterns = patterns
         for column in self._columns:
             column.transcript.set_hits(patterns)
@@ -341,7 +342,7 @@ class ColumnsView(QWidget):
             full_reward=max(map(full_reward, parts), default=1.0),
             rank=ranks(shown.group).get(record.index, 0),
             of=len(verdicts.trajectories),
-            parting=shown.parting[record.index],
+            divergence=shown.divergence[record.index],
             verdict=chief_verdict(record, verdicts.verdicts),
             chips=tuple(chips),
             excluded=excluded(chips),

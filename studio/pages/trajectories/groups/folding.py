@@ -37,9 +37,9 @@ class Fold:
 
 
 def folds_of(siblings: Sequence[Trajectory], folded: bool = True) -> list[Fold]:
-    """Return the trajectories of a group in the order of display: highest reward first. Identical
-    ones with a reward are one fold, and those without; if `folded` is false, each is its own fold.
-    If more than half are identical, the others come before them."""
+    """Return a group's folds in display order: highest reward first, but a fold of more than half
+    of the group last. A fold holds identical trajectories, either scored or unscored ones; if
+    `folded` is false, each trajectory is its own fold."""
     first = first_of_identical(siblings)
     found: dict[tuple[str, bool], list[Trajectory]] = {}
     for one in siblings:

@@ -146,7 +146,7 @@ class GroupHead(QWidget):
         self._show_place()
 
     def add_notice(self, notice: QWidget) -> None:
-        """Insert a notice below the line with the views, which stays at its place."""
+        """Insert the widget `notice` below the line of view buttons, which does not move."""
         self._column.insertWidget(1, notice)
 
     def _build(self) -> None:

@@ -202,7 +202,7 @@ class GroupPanel(QWidget):
         top.addLayout(below)
         top.addWidget(self.queue)
         self.queue.setEnabled(False)
-        set_tip(self.queue, "Label the groups first whose label teaches most  Q")
+        set_tip(self.queue, "Label the most informative groups first  Q")
         vbox(top, (self.list, 1), parent=self, spacing=0)
         self._show_step()
 

@@ -43,12 +43,11 @@ def agreement_words(label: Label, siblings: Siblings) -> str:
         return f"{who} has not scored these pairs. Press B for the next group."
     wrong = [(a, b) for a, b in known if scores[a] <= scores[b]]
     if not wrong:
-        every = formatting.plural(len(known), "pair")
-        return f"{who} agrees in all {every}. Press B for the next group."
+        every = "the pair" if len(known) == 1 else f"all {len(known)} pairs"
+        return f"{who} agrees with you on {every}. Press B for the next group."
     better, worse = max(wrong, key=lambda pair: scores[pair[1]] - scores[pair[0]])
-    agrees = (
-        f"{who} agrees in {len(known) - len(wrong)} of {formatting.plural(len(known), 'pair')}: "
-    )
+    of_pairs = f"{len(known) - len(wrong)} of {formatting.plural(len(known), 'pair')}"
+    agrees = f"{who} agrees with you on {of_pairs}: "
     differs = (
         f"it scores {numbers[worse]} at {formatting.number(scores[worse])} and {numbers[better]} "
     )

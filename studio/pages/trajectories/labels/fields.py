@@ -3,8 +3,8 @@
 from engine.protocol.config.labels import FieldValue, LabelField
 
 NONE = (
-    "This run has no custom label fields. Define them under [labels.fields] in project.toml; new "
-    "runs have them."
+    "This run has no custom label fields. Define them under [labels.fields] in project.toml; the "
+    "next run gets them."
 )
 
 
@@ -19,7 +19,7 @@ def hint(field: LabelField) -> str:
         return "  ".join(f"{place} {words}" for place, words in enumerate(field.choices, 1))
     if field.kind == "number":
         return f"A number from {field.low:g} to {field.high:g}"
-    return "Text; Enter continues, Esc ends"
+    return "Text; Enter saves, Esc cancels"
 
 
 def parsed(field: LabelField, typed: str) -> FieldValue:

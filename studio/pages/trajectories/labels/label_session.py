@@ -107,7 +107,7 @@ class LabelSession(QObject):
         """Describe the predicted effect of the uncommitted label; empty if unknown or no label."""
         label = self._label("preview")
         if label is not None and self.blind:
-            return f"{wording.gist(label, self.numbers())}. Its effect appears after Enter."
+            return f"{wording.gist(label, self.numbers())}. Press Enter to see the effect."
         if label is None or self.preview is None:
             return ""
         words = wording.sentence(label, self.preview, self._state.closed)
@@ -122,7 +122,8 @@ class LabelSession(QObject):
         for field_name in dict.fromkeys(field_name for _, field_name in self.draft.fields):
             weighted = field_name in weights or field_part(field_name) in weights
             if weighted and any(self.value_of(name, field_name) is None for name in able):
-                return f"“{field_name}” counts once all {len(able)} trajectories have a value."
+                every = f"all {len(able)} trajectories"
+                return f"“{field_name}” affects rewards once {every} have a value."
         return ""
 
     # Keys
@@ -140,7 +141,7 @@ class LabelSession(QObject):
         self._take(self.draft.tied(self._shown(name)))
 
     def mark(self, name: str, mark: Mark) -> None:
-        """Toggle a mark on the trajectory with id `name`, in the draft."""
+        """Toggle a mark (veto, exclude, gold or flag) on the trajectory with id `name`."""
         assert mark in MARKS
         self._take(self.draft.marked(name, mark))
 

@@ -34,9 +34,9 @@ class QueueBar(QWidget):
 
     def show_item(self, item: ReviewItem, number: int, total: int) -> None:
         """Show the group with this number (from 1) of the queue, which is not labelled yet."""
-        self._place.set_words(f"Review queue  {number} of {total}")
+        self._place.set_words(f"Review queue  group {number} of {total}")
         self._reason.set_words(item.words)
-        self.setAccessibleName(f"Review queue, {number} of {total}: {item.words}")
+        self.setAccessibleName(f"Review queue, group {number} of {total}: {item.words}")
         self.set_labelled(False)
         self.show()
 

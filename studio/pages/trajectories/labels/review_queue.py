@@ -66,7 +66,7 @@ class ReviewQueueController(QObject):
             return
         chosen = self.options
         if chosen.others and not self._session.annotator:
-            self._session.notice.emit("Set your name under Settings, Labels, first.")
+            self._session.notice.emit("First enter your name under Settings → Labels.")
             return
         query = ReviewQuery(
             reasons=(chosen.reason,) if chosen.reason else (),
@@ -184,4 +184,4 @@ def _empty_words(options: QueueOptions) -> str:
         return "No group is left that only other annotators have labelled."
     if options.reason:
         return f"No unlabelled group has the reason “{REASONS[options.reason]}”."
-    return "No unlabelled group is left whose label would teach something."
+    return "No unlabelled group is left for which a label would be informative."

@@ -19,7 +19,7 @@ EFFECTS = (
     (
         "reward",
         "Override · this step only",
-        "Changes rewards; also the update, if its batch is not closed yet",
+        "Changes rewards; also the update if its batch is still open",
     ),
     ("again", "Train again", "Also adds the corrected group to the next batch"),
     ("none", "Agreement only", "Counts for judge agreement; does not change rewards"),
@@ -129,29 +129,39 @@ def changed(outcomes: Sequence[Outcome]) -> list[Outcome]:
 def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
     """Describe the predicted effect of a label; `closed` is the last completed step."""
     moved, total = len(changed(preview.outcomes)), len(preview.outcomes)
-    words = [f"Advantages change for {moved} of {total}." if moved else "No advantage changes."]
+    words = [
+        f"Advantages change for {moved} of {total} trajectories."
+        if moved
+        else "No advantage changes."
+    ]
     if label.effect == "none":
         words = ["Agreement only: rewards stay unchanged."]
     elif preview.enters == "this step":
         words.append(f"Applies to step {label.step}.")
     elif preview.enters == "the next step":
-        words.append(f"Trained again in step {max(closed, label.step) + 1}.")
+        words.append(f"The group is trained again in step {max(closed, label.step) + 1}.")
     elif label.split == "validation":
         words.append("Validation groups are never trained on.")
     else:
         words.append(
-            f"Step {label.step} is complete, so no update uses the label. Choose Train again "
-            "to use it."
+            f"Step {label.step} is complete, so no update uses the label. To use it, choose "
+            "“Train again”."
         )
     if preview.mapped:
-        words.append(f"The other trajectories use your {preview.mapped} scores.")
+        words.append(
+            f"The judge scores of the others are rescaled to your {preview.mapped} scores."
+        )
     return " ".join(words)
 
 
 def done(label: Label, numbers: dict[str, int], moved: int, total: int) -> str:
     """Describe a committed label (see `gist`), then how many (`moved`) of `total` advantages
     changed."""
-    tail = f"Advantages changed for {moved} of {total}." if moved else "No advantage changed."
+    tail = (
+        f"Advantages changed for {moved} of {total} trajectories."
+        if moved
+        else "No advantage changed."
+    )
     return f"{gist(label, numbers)}. {tail}"
 
 

@@ -57,7 +57,8 @@ class EvidenceController(QObject):
         return Evidence(record, own, siblings.labels, numbers, self._weights, largest)
 
     def refresh(self, reading: bool) -> None:
-        """Show the focused trajectory in the open sheet and, if `reading`, in the reader view."""
+        """Show the focused trajectory in the open sheet and, if the reader is visible (`reading`),
+        in its evidence panel."""
         evidence = self.evidence()
         if evidence is not None and reading:
             self._reader.show_evidence(evidence)

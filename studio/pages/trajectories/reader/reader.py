@@ -88,8 +88,8 @@ class Reader(QWidget):
         return row >= 0
 
     def set_hits(self, patterns: Patterns) -> None:
-        """Mark what the text searches of the filter match, by kind of text; without any, the number
-        of hits and its buttons are hidden."""
+        """Highlight the text matches of the filter. `patterns`: kind of text → pattern (None: not
+        searched); without any, the number of matches and its buttons are hidden."""
         self._searched = any(patterns.values())
         self.transcript.set_hits(patterns)
 

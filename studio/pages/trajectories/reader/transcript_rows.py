@@ -108,7 +108,7 @@ def items_of(
 def branch_words(branch: Branch) -> str:
     """Describe why a token sequence (branch) of a trajectory was started."""
     if branch.choice:
-        return f"choice {branch.choice + 1} of one request; every choice is trained"
+        return f"choice {branch.choice + 1} of one request (n > 1); all choices are trained on"
     return "the chat template rewrote earlier messages"
 
 
@@ -214,10 +214,13 @@ def largest_advantage(group: GroupSummary) -> float:
     return max((abs(one) for one in group.advantages if one is not None), default=0.0)
 
 
-def partings(siblings: Sequence[Trajectory]) -> list[str]:
-    """Describe where each trajectory diverges from the one with most initial turns in common."""
+def divergence_texts(siblings: Sequence[Trajectory]) -> list[str]:
+    """Describe where each trajectory diverges from the one with most initial turns in common; empty
+    for the only one of a group."""
+    if len(siblings) == 1:
+        return [""]
     paths = [_path(trajectory) for trajectory in siblings]
-    return [_parting(place, paths, siblings) for place in range(len(paths))]
+    return [_divergence_text(place, paths, siblings) for place in range(len(paths))]
 
 
 def _path(trajectory: Trajectory) -> list[str]:
@@ -234,7 +237,7 @@ def _common(first: list[str], second: list[str]) -> int:
     return next(differ, min(len(first), len(second)))
 
 
-def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory]) -> str:
+def _divergence_text(place: int, paths: list[list[str]], siblings: Sequence[Trajectory]) -> str:
     mine = paths[place]
     best, companion = 0, -1
     for other, path in enumerate(paths):
@@ -242,11 +245,11 @@ def _parting(place: int, paths: list[list[str]], siblings: Sequence[Trajectory])
         if other != place and common > best:
             best, companion = common, other
     if companion < 0:
-        return "Turn 1: differs from the first turn on"
+        return "Differs from all others from turn 1 on"
     number = siblings[companion].index + 1
     if best >= len(mine):
-        return f"Identical to {number} to the end"
-    return f"Turn {best + 1}: identical to {number} until turn {best}"
+        return f"Identical to trajectory {number}"
+    return f"Identical to trajectory {number} until turn {best}"
 
 
 def question_of(trajectory: Trajectory) -> str:

@@ -91,7 +91,7 @@ def test_turn_is_opened_edited_and_answered(
             sheet.editors[0].text.setPlainText("Answer in French.")
             sheet.tools.setPlainText("nonsense")
             sheet._apply()
-            assert sheet._mistake.words().startswith("The tools are no JSON list")
+            assert sheet._mistake.words().startswith("Tools must be a JSON list")
             sheet.tools.setPlainText('[{"type": "function", "function": {"name": "f"}}]')
             sheet._apply()
             assert not sheet.is_open()

@@ -182,7 +182,7 @@ def test_agreement_is_shown_with_evidence(
             await until(lambda: card._figure.words() == "0.71")
             assert "0.62 to 0.79" in card._under.words()
             assert "0.83" in card._ceiling.words()
-            assert "Preference flips when the order changes 6%" in card._facts.accessibleName()
+            assert "Preference flips when reordered 6%" in card._facts.accessibleName()
             card._show.click()
             assert page._sheet.is_open()
             card._suggest.click()
@@ -240,7 +240,7 @@ def test_page_without_judge_or_run_shows_first_steps(
             assert not page.grading._next.isEnabled()
             engine.trials.options = []
             page.choice._search.click()
-            await until(lambda: "No model server answers" in page.choice._note.words())
+            await until(lambda: "No model server was found" in page.choice._note.words())
             local = JudgeOption(
                 model="openai/qwen3", title="qwen3", base_url="http://127.0.0.1:8000/v1",
                 where="vLLM on this machine",

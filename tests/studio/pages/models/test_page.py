@@ -45,7 +45,7 @@ def test_unknown_fit_has_no_chip_and_unusable_models_are_marked() -> None:
     model = HUB[5]
     assert chips(result_row(model, None)) == ["nothing reported"]
     assert result_row(model, None).figure == "–"
-    assert fit_words(ModelFit(unknown="No shapes."))[0] == "Memory is not known. No shapes."
+    assert fit_words(ModelFit(unknown="No shapes."))[0] == "Memory use is unknown. No shapes."
     assert "fits" in chips(result_row(HUB[0], facts_of(HUB[0])))
     assert "7.6B parameters" in chips(result_row(HUB[1], None))
     base = result_row(HUB[3], facts_of(HUB[3]))
@@ -89,8 +89,8 @@ def test_confirmation_names_what_needs_the_model() -> None:
     )
     words = delete_words(model)
     assert "2 GB of disk space are freed." in words
-    assert "Projects that use it: p." in words
-    assert "2 runs need it again" in words
+    assert "Projects that use the model: p." in words
+    assert "2 runs need the model again" in words
     assert chips(local_row(model)) == ["hub cache", "2 runs", "1 project"]
 
 

@@ -70,7 +70,7 @@ def test_description_becomes_project_by_keyboard(
             assert sheet.draft.scenarios.words.words() == "48 for training, 12 for validation"
             assert (
                 sheet.draft._left_out.words()
-                == "Left out: 3 too similar to another · 1 not valid JSON"
+                == "Scenarios left out: 3 too similar to another · 1 not valid JSON"
             )
 
             table = sheet.draft.scenarios.table
@@ -231,7 +231,10 @@ def test_problems_are_shown_at_their_fields(
             sheet._press()
             assert rows["name"].problem() == "Enter a name."
             assert "expected outputs" in rows["description"].problem()
-            assert sheet.task.writer._rows["model"].problem() == "Select the model that writes."
+            assert (
+                sheet.task.writer._rows["model"].problem()
+                == "Select the model that drafts the project."
+            )
             fill_in_task(sheet, "taken")
             sheet.task.writer.model.line.setText("gpt")
             sheet._press()
@@ -250,7 +253,7 @@ def test_problems_are_shown_at_their_fields(
             assert sheet.task.writer._rows["price_in"].problem()
             sheet.task.writer.price_in._line.setText("1.5")
             sheet._press()
-            assert sheet.task.writer._rows["price_out"].problem() == "Enter both or neither"
+            assert sheet.task.writer._rows["price_out"].problem() == "Enter both prices or neither"
             sheet.task.writer.price_out._line.setText("6")
             engine.refuse.clear()
             sheet._press()

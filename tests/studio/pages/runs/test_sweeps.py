@@ -57,7 +57,7 @@ def test_click_near_a_line_chooses_its_trial(qtbot: QtBot) -> None:
 def test_words_of_a_sweep() -> None:
     view = make_sweep("/p")
     assert facts(view).startswith("11 of 20 trials · ")
-    assert "pruning saved 90 (11 %)" in facts(view)
+    assert "pruning saved 90 steps (11 %)" in facts(view)
     assert best_words(view).startswith(f"Trial {view.best}: 0.7")
     assert best_words(view.model_copy(update={"best": None})) == "No trial has finished yet."
     states = [trial.state for trial in ordered(view.trials)]
@@ -90,7 +90,7 @@ def test_sweep_is_shown_paused_and_another_one_started(
             sheet = sweeps._sheet
             sheet._space.set_text("train.lr = [1e-5, ")
             sheet._want_plan()
-            assert "no valid TOML" in sheet._plan.words()
+            assert "not valid TOML" in sheet._plan.words()
             assert not sheet._go.isEnabled()
             sheet._space.set_text("train.lr = [1e-5, 1e-4]")
             sheet._seeds.set_value(2)

@@ -73,7 +73,7 @@ def test_disconnected_server_is_shown_on_run_page(
             engine.servers.meets["box"] = UNREACHABLE
             engine.servers.change("box", state="reconnecting", failures=1, retry_at=later)
             await until(bar.isVisible)
-            assert bar.words().startswith("box is disconnected since ")
+            assert bar.words().startswith("box has been disconnected since ")
             assert "The run continues on the server" in bar.words()
             assert chip.words().endswith("box is disconnected")
             del engine.servers.meets["box"]
@@ -105,7 +105,7 @@ def test_judge_with_local_keys_waits_while_disconnected() -> None:
     summary: Any = type("Summary", (), {"changed_at": 0.0})
     words = "".join(s.words for s in away_spans(view(), None, summary, True, 1.0))
     assert words.startswith("box is disconnected; the last event is from 1 Jan, ")
-    assert words.endswith("Its judge waits for this machine.")
+    assert words.endswith("Judge calls wait until then.")
 
 
 def test_fetched_checkpoint_becomes_local(
@@ -224,10 +224,10 @@ def test_run_is_moved_to_this_machine_and_back(
             QTest.keyClick(moves._go, Qt.Key.Key_Return)
             await until(lambda: "of 84 MB" in moves._now.words())
             QTest.keyClick(moves._cancel, Qt.Key.Key_Return)
-            assert "next transfer resumes" in moves._problem.words()
+            assert "next transfer continues" in moves._problem.words()
             engine.servers.pace_s = 0.02
             QTest.keyClick(moves._go, Qt.Key.Key_Return)
-            await until(lambda: "is on this machine now" in studio.notifier.words())
+            await until(lambda: "is now on this machine" in studio.notifier.words())
             await until(lambda: studio.actions.holds("sendable"))
             assert not moves.is_open()
             studio.frame.send_wanted.emit("box")

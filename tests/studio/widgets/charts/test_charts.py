@@ -161,7 +161,7 @@ def test_info_mark_shows_tooltip_on_focus(link: ChartLink, qtbot: QtBot, words: 
     card._info.setFocus(Qt.FocusReason.TabFocusReason)
     tip = Tip.of(window)
     qtbot.waitUntil(tip.isVisible, timeout=1000)
-    assert "Mean difference of sampler and trainer" in tip.words().replace("\n", " ")
+    assert "Mean difference between sampler and trainer" in tip.words().replace("\n", " ")
     assert "above 0.001 in float32" in tip.words().replace("\n", " ")
     assert "reward/part/name" in tip.words()
     assert card._info.accessibleName() == "About Gap"

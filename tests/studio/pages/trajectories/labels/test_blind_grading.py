@@ -61,12 +61,16 @@ def test_blinded_group_contains_no_scores_or_labels() -> None:
 def test_agreement_is_reported_pair_by_pair() -> None:
     best = Word(kind="best", trajectory_id="t0")
     assert agreement_words(label(best), group(0.9, 0.2, 0.4)).startswith(
-        "The judge agrees in all 2 pairs"
+        "The judge agrees with you on all 2 pairs"
     )
     words = agreement_words(label(best), group(0.5, 0.2, 0.8))
-    assert words.startswith("The judge agrees in 1 of 2 pairs: it scores 3 at 0.80 and 1 at 0.50.")
+    assert words.startswith(
+        "The judge agrees with you on 1 of 2 pairs: it scores 3 at 0.80 and 1 at 0.50."
+    )
     unjudged = group(0.9, 0.2).model_copy(update={"verdicts": []})
-    assert agreement_words(label(best), unjudged).startswith("The reward agrees in all 1 pair")
+    assert agreement_words(label(best), unjudged).startswith(
+        "The reward agrees with you on the pair"
+    )
     flag = Word(kind="flag", trajectory_id="t0")
     assert "has not scored these pairs" in agreement_words(label(flag), group(0.9, 0.2))
 
@@ -80,7 +84,7 @@ def test_group_is_graded_blind_by_keys_then_revealed(
             await until(lambda: page._blind and page._labels.labelling.blind)
             await until(lambda: not page.tasks.busy("siblings"))
             heads = [column.head.accessibleName() for column in page._columns._columns]
-            assert all("hidden until you commit" in head for head in heads)
+            assert all("hidden until you label" in head for head in heads)
             assert not any("reward" in head or "judge" in head for head in heads)
             order = [one.index for one in page._columns.order()]
             assert order == sorted(order), "the order would reveal the ranks"
@@ -90,11 +94,11 @@ def test_group_is_graded_blind_by_keys_then_revealed(
             assert page._view == 0
             press_key(page, Key.Key_2)
             press_key(page, Key.Key_1, SHIFT)
-            await until(lambda: "after Enter" in page._bar.sentence())
+            await until(lambda: "Press Enter to see" in page._bar.sentence())
             assert not page._labels.labelling.outcomes(), "no preview: it would reveal scores"
             press_key(page, Key.Key_Return)
             await until(lambda: len(active_labels(with_judged_run)) == 1 and not page._blind)
-            await until(lambda: "agrees in" in page._bar.sentence())
+            await until(lambda: "agrees with you on" in page._bar.sentence())
             (stored,) = active_labels(with_judged_run)
             assert (stored.blind, stored.effect) == (True, "none")
             heads = [column.head.accessibleName() for column in page._columns._columns]

@@ -72,15 +72,18 @@ def test_preview_sentence() -> None:
     now = LabelPreview(outcomes=outcomes, enters="this step")
     best = label(Word(kind="best", trajectory_id="t1"))
     text = wording.sentence(best, now, closed=2)
-    assert text == "Advantages change for 2 of 3. Applies to step 3."
+    assert text == "Advantages change for 2 of 3 trajectories. Applies to step 3."
     late = now.model_copy(update={"enters": "no step", "mapped": 12})
     assert "Step 3 is complete" in wording.sentence(best, late, closed=5)
     assert "12 scores" in wording.sentence(best, late, closed=5)
     again = now.model_copy(update={"enters": "the next step"})
-    assert "Trained again in step 6." in wording.sentence(best, again, closed=5)
+    assert "The group is trained again in step 6." in wording.sentence(best, again, closed=5)
     only = label(Word(kind="flag", trajectory_id="t1"), effect="none")
     assert wording.sentence(only, now, closed=2).startswith("Agreement only")
-    assert wording.done(best, NUMBERS, 2, 4) == "1 labelled best. Advantages changed for 2 of 4."
+    assert (
+        wording.done(best, NUMBERS, 2, 4)
+        == "1 labelled best. Advantages changed for 2 of 4 trajectories."
+    )
 
 
 def test_chips_distinguish_stored_from_pending() -> None:

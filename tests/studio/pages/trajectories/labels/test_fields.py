@@ -99,7 +99,7 @@ def test_fields_are_asked_stored_and_undone(
             press_key(page, Key.Key_Return)
             assert not bar.asking()
             assert labelling.draft.fields == {(first, "tone"): "kind", (first, "steps"): 7.0}
-            await until(lambda: "“tone” counts once all" in bar.sentence())
+            await until(lambda: "“tone” affects rewards once all" in bar.sentence())
             for one in labelling.attempts[:]:
                 labelling.answer(one.id, "tone", "rude" if one.id != first else "kind")
             await until(lambda: labelling.preview is not None)

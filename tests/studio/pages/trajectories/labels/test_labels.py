@@ -215,7 +215,7 @@ def test_rejected_label_is_reported_in_bar_and_kept(
             with_judged_run.refuse.clear()
             press_key(page, Key.Key_Escape)
             press_key(page, Key.Key_U)
-            await until(lambda: "nothing to undo" in page._bar.sentence())
+            await until(lambda: "no label to undo" in page._bar.sentence())
 
     run(job())
 

@@ -45,7 +45,10 @@ def test_labels_follow_the_queue(
             await shown(page)
             queue = page._queue._items
             assert len(queue) > 2
-            assert page._queue.bar.words() == f"Review queue  1 of {len(queue)}: {queue[0].words}"
+            assert (
+                page._queue.bar.words()
+                == f"Review queue  group 1 of {len(queue)}: {queue[0].words}"
+            )
             press_key(page, Key.Key_1)
             press_key(page, Key.Key_Return)
             await until(lambda: page._queue._at == 1)
