@@ -49,7 +49,7 @@ def _words(row: Agreement) -> str:
     if row.self_consistency is None:
         return "Grade some groups twice, blind, to measure your own consistency."
     own, groups = _interval(row.self_consistency), row.repeats
-    return f"Your own consistency: {own} over {groups} groups. It is the ceiling for any judge."
+    return f"Your own consistency: {own} over {groups} groups. This is the ceiling for any judge."
 
 
 def _interval(value: Interval | None) -> str:
