@@ -17,6 +17,7 @@ from engine.evaluation.pairwise import validations_of
 from engine.evaluation.validation import validate
 from engine.policy.base import Policy
 from engine.protocol.config.alerts import conditions_of
+from engine.protocol.events.progress import validation_results
 from engine.protocol.events.run import (
     AlertsChanged,
     DiagnosisChanged,
@@ -26,6 +27,7 @@ from engine.protocol.events.run import (
     StepStarted,
 )
 from engine.protocol.problems import RolloutError
+from engine.protocol.records.comparison import EQUAL
 from engine.protocol.records.runs import Interval, Trajectory
 from engine.rollout.groups import roll_out_groups
 from engine.rollout.rollout import Stage
@@ -44,6 +46,7 @@ from engine.training.lifecycle import (
     wait_while_paused,
 )
 from engine.training.sft.loop import warm_up
+from engine.training.sft.schedule import exceeds_patience
 from engine.training.step.curriculum_history import CurriculumHistory
 from engine.training.step.dynamic_sampling import planned, replace_groups_without_signal
 from engine.training.step.metrics import Clock, step_metrics
@@ -53,6 +56,7 @@ from engine.training.step.scenario_sampling import choose
 from engine.training.step.update import learn
 from engine.training.step.update_groups import close_batch
 
+EARLY = "Validations no longer improve (train.patience): the run ends early."
 UNSCORED_STEPS = 3
 """Number of consecutive steps without a scored rollout after which the run fails."""
 
@@ -79,6 +83,9 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
                 if validation_is_due(run, step):
                     await validate(run, stage, held_out, step)
                     await say_alerts(run, step, history)
+                    if stops_early(run, step):
+                        await run.log("info", "train", EARLY)
+                        break
                     await wait_while_held(run, step)
                 step += 1
                 clock = Clock()
@@ -105,6 +112,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
         await save_checkpoint(run, policy, step, history.get(step, {}))
         await run.say(RunStopped(step=step, reason=run.orders.stop_reason))
         return
+    await save_checkpoint(run, policy, step, history.get(step, {}))
     await validate(run, stage, held_out, step)
     await say_alerts(run, step, history)
     await prune(run)
@@ -142,6 +150,19 @@ async def restore_or_warm_up(run: Run, policy: Policy, stage: Stage) -> int:
 def validation_is_due(run: Run, step: int) -> bool:
     every = run.config.train.validate_every
     return step == 0 or bool(every and step % every == 0)
+
+
+def stops_early(run: Run, step: int) -> bool:
+    """Whether the last `train.patience` validations are no better than an earlier one. A run that
+    was extended after its end continues at least to its next validation."""
+    done = [one for one in validations_of(run) if one.step <= step]
+    means = {at: result.mean for at, result in validation_results(done).items()}
+    if done and done[-1].win_rates:
+        means = {done[0].step: EQUAL, **means}
+    if not exceeds_patience([-means[at] for at in sorted(means)], run.config.train.patience):
+        return False
+    finished = run.reader.events_of("run.finished")
+    return not any(isinstance(one, RunFinished) and one.step == step for one in finished)
 
 
 def checkpoint_is_due(run: Run, step: int) -> bool:

@@ -38,7 +38,7 @@ from engine.protocol.requests.runs import (
 from engine.reward.reward_hacking import NAMES
 from engine.server.services.summaries import summarise
 from engine.storage.checkpoints.checkpoint import verify
-from tests.engine_http.conftest import Engine, delete_checkpoints_after, make_project, until
+from tests.engine_http.conftest import AGENT, Engine, delete_checkpoints_after, make_project, until
 from tests.support.processes import is_alive
 
 
@@ -262,6 +262,26 @@ def test_resume_from_checkpoint_is_identical_and_run_can_be_extended(
     events = engine.wait(run)
     assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2, 3, 4], events[-1]
     assert engine.call(lambda c: c.run(run.id)).steps == 4
+
+
+EVEN_AGENT = AGENT.replace('"reward": sum(c.isalpha() for c in reply) / 8', '"reward": 0.5')
+"""Every validation has the same result."""
+
+
+def test_run_whose_validations_do_not_improve_ends_early_and_may_be_extended(
+    engine: Engine, workspace: Path, tiny_model: Path
+) -> None:
+    assert EVEN_AGENT != AGENT
+    project = make_project(workspace / "even", tiny_model, EVEN_AGENT)
+    settings = {"train.patience": 2, "train.validate_every": 1, "train.checkpoint_every": 5}
+    run = engine.train(project, **{"train.steps": 9, **settings})
+    events = engine.wait(run)
+    assert isinstance(events[-1], RunFinished)
+    assert events[-1].step == 2
+    assert [one.step for one in events if isinstance(one, ValidationFinished)] == [0, 1, 2]
+    assert [one.checkpoint.step for one in engine.call(lambda c: c.checkpoints(run.id))] == [2]
+    engine.call(lambda c: c.command(run.id, Command(action="extend", steps=9)))
+    assert [e.step for e in engine.wait(run) if isinstance(e, RunFinished)] == [2, 3]
 
 
 @pytest.mark.parametrize(

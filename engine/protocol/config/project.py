@@ -278,6 +278,9 @@ class TrainConfig(Section):
     """Seed of every random choice of the run."""
     validate_every: Annotated[int, Field(ge=0)] = 10
     """Steps between validations; 0 validates only before the first and after the last step."""
+    patience: Annotated[int, Field(ge=1)] | None = None
+    """Early stopping: the run ends after this many validations without a better one, measured by
+    win rate if a judge compares them, else by mean reward; empty disables it."""
     validation_attempts: Annotated[int, Field(ge=1, le=64)] = 1
     """Rollouts per validation scenario."""
     checkpoint_every: Annotated[int, Field(ge=1)] = 10
@@ -303,6 +306,14 @@ class TrainConfig(Section):
     """The update rule."""
     warmup: WarmupConfig | None = None
     """Supervised fine-tuning before the first step (optional)."""
+
+    @model_validator(mode="after")
+    def _check_patience(self) -> "TrainConfig":
+        if self.patience is not None and not self.validate_every:
+            raise ValueError(
+                "has patience but no validations during training: set train.validate_every"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_updates(self) -> "TrainConfig":

@@ -1,6 +1,6 @@
 """Progress of a run, folded from its events; shared by engine, studio and command line."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from engine.protocol.base import BaseEvent
@@ -47,6 +47,15 @@ FOLDED: tuple[type[BaseEvent], ...] = (
 )
 KINDS = tuple(kind.model_fields["kind"].default for kind in FOLDED)
 """Kinds of the events that `RunProgress` needs; others change nothing."""
+
+
+def validation_results(validations: Sequence[ValidationFinished]) -> dict[int, Interval]:
+    """Step → result of each validation: win rate on the scale of the last one if a judge compares
+    them (without the first, the baseline), else mean reward."""
+    rates = validations[-1].win_rates if validations else {}
+    return dict(sorted(rates.items())) or {
+        one.step: one.reward for one in validations if one.reward
+    }
 
 
 WORKING: frozenset[RunState] = frozenset({"starting", "running", "pausing", "stopping"})
@@ -119,9 +128,7 @@ class RunProgress:
     def best(self) -> tuple[int, Interval] | None:
         """Step and result of the best validation, the earliest of equal ones: by win rate if a
         judge compares them, else by mean reward; None if nothing was scored."""
-        found = sorted(self.win_rates.items()) or [
-            (one.step, one.reward) for one in self.validations if one.reward
-        ]
+        found = validation_results(self.validations).items()
         return max(found, key=lambda result: result[1].mean, default=None)
 
     @property

@@ -37,6 +37,12 @@ def plan_of(config: ProjectConfig, settings: Mapping[str, Any]) -> SweepPlan:
     is invalid."""
     sweep = config.sweep
     _check(config)
+    if config.train.patience is not None and sweep.prune != "none":
+        raise _bad(
+            "Successive halving compares runs at the same steps, but train.patience may end a run "
+            "earlier.",
+            'Remove train.patience, or set sweep.prune to "none".',
+        )
     space = space_of(config, settings)
     total = combinations(space)
     if sweep.method == "grid" and (total is None or total > MOST_COMBINATIONS):

@@ -59,6 +59,13 @@ def test_size_of_a_grid_and_of_a_search() -> None:
     assert few.trials == 2  # there are no more
 
 
+def test_early_stopping_and_successive_halving_exclude_each_other() -> None:
+    lr, early = {"train.lr": [1e-5, 1e-4]}, {"patience": 2}
+    with pytest.raises(ConfigError, match=r"train\.patience may end a run earlier"):
+        planned(lr, early)
+    assert planned(lr, early, prune="none")[0].trials == 2
+
+
 def test_steps_can_be_swept_without_pruning() -> None:
     plan, _, _ = planned({"train.steps": [6, 12]}, method="grid", prune="none")
     assert plan.steps == 18
