@@ -148,9 +148,9 @@ async def work(
         await until(lambda: all(len(state.steps) >= steps for state in states))
         await bench.filled()
         taken, stall = time.perf_counter() - started_at, 1000 * bench.watch.stop()
-        total = sum(len(state.steps) for state in states)
-        print(f"compared {total:,} steps of {len(states)} runs in {taken:.1f} s, "
-              f"longest stall {stall:.0f} ms")  # fmt: skip
+        total, work_ms = sum(len(one.steps) for one in states), 1000 * bench.watch.most_work_s
+        print(f"compared {total:,} steps of {len(states)} runs in {taken:.1f} s, longest stall "
+              f"{stall:.0f} ms, {work_ms:.0f} ms of it computing")  # fmt: skip
         await asyncio.sleep(1)
         for name, work in (
             ("x axis of the charts", bench.axis),
