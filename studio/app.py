@@ -257,7 +257,9 @@ class Studio:
         """Ask for a folder name and create a project from the template in the workspace."""
         field = TextField("Folder", "my-agent")
         choices = [Choice("", "Cancel"), Choice("make", "Create project", "primary")]
-        words = f"Creates a folder in {self.workspace} with templates of agent and scenarios."
+        words = (
+            f"Creates a folder in {self.workspace} with a template agent and template scenarios."
+        )
         answer, name = await ask(self.window, "New project", words, choices, field)
         if answer == "make":
             folder = self.workspace / (str(name or "").strip() or "my-agent")

@@ -120,7 +120,7 @@ class Bench:
             laps["atelier"] += own
             laps[f"trl_{variant}"] = theirs
             ratios[variant] = ratio(theirs, own)
-            self.say(f"{words}: TRL ({variant}) takes {ratios[variant]:.2f} × our time")
+            self.say(f"{words}: TRL ({variant}) takes {ratios[variant]:.2f} × Atelier's time")
             if mode == "replay" and variant == "best":
                 error = difference(first_gradient(after_first), named(load_file(gradient)))
         if not trl:

@@ -74,7 +74,7 @@ async def _grow(
     """Measure sampling and update while one dimension of the shape grows."""
     laps = []
     for shape in shapes:
-        say(f"scaling of {name}: {shape.words}")
+        say(f"scaling with {name}: {shape.words}")
         laps.append(await ours.live(prompts(shape, words, 1), shape, rewards(shape, 1)))
     return Growth(
         name=name,

@@ -28,7 +28,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 async def blocks_of(response: httpx.Response) -> AsyncGenerator[bytes, None]:
     """Blocks of the body as they arrive. Raises LaunchError if the body is compressed."""
     if response.headers.get("content-encoding", "identity").lower() not in ("", "identity"):
-        raise bad_answer(response, "its body is compressed, which an engine never does")
+        raise bad_answer(response, "its body is compressed, but engines never compress responses")
     raw = response.aiter_raw()
     try:
         async for block in raw:

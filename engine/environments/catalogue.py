@@ -39,7 +39,9 @@ WORDS = {
     ),
     "judge": Words("Judge", "Calls API models, such as judges, through litellm."),
     "parquet": Words("Parquet", "Reads trajectories that ART stored as Parquet files."),
-    "llamacpp": Words("llama.cpp", "Loads exported GGUF files with llama.cpp, as Ollama does."),
+    "llamacpp": Words(
+        "llama.cpp", "Runs exported GGUF files with llama.cpp, which Ollama uses too."
+    ),
     "wandb": Words("W&B", "Sends metrics to Weights & Biases, or writes W&B offline files."),
     "mlflow": Words("MLflow", "Sends metrics to an MLflow server."),
     "trackio": Words("trackio", "Writes metrics into trackio's database on this machine."),
@@ -50,7 +52,7 @@ WORDS = {
     "art": Words(
         "ART", "OpenPipe's ART (without its trainers), for scripts that train with Atelier."
     ),
-    "bench": Words("TRL", "TRL's GRPOTrainer, for the benchmark."),
+    "bench": Words("TRL", "TRL's GRPOTrainer, which the benchmark compares with Atelier."),
 }
 """Display texts by environment, in display order."""
 

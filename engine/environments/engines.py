@@ -100,7 +100,7 @@ def sweep(name: str) -> None:
         raise EnvironmentMissing.of(
             "environment.not_swept",
             f"The previous {name} environment could not be deleted.",
-            "The leftover folder only takes disk space.",
+            "The leftover folder is unused; it only takes up disk space.",
             detail=done.stderr[-4000:],
         )
 

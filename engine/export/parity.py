@@ -164,7 +164,12 @@ def _files_failures(files: FilesCheck) -> list[str]:
     if not files.wrong:
         return []
     names = ", ".join(files.wrong[:3])
-    return [f"{len(files.wrong)} files were changed after they were written: {names}."]
+    return [f"{_counted(files.wrong, 'file')} changed after the export was written: {names}."]
+
+
+def _counted(found: Sequence[str], noun: str) -> str:
+    """Number and noun with its verb: "1 file was", "2 files were"."""
+    return f"1 {noun} was" if len(found) == 1 else f"{len(found)} {noun}s were"
 
 
 def _weights_failures(weights: WeightsCheck | None) -> list[str]:
@@ -177,9 +182,11 @@ def _weights_failures(weights: WeightsCheck | None) -> list[str]:
             f"in {weights.first}."
         )
     if weights.missing:
-        found.append(f"{len(weights.missing)} weights are missing: {weights.missing[0]}.")
+        found.append(f"{_counted(weights.missing, 'weight')} missing: {weights.missing[0]}.")
     if weights.unexpected:
-        found.append(f"{len(weights.unexpected)} weights are unexpected: {weights.unexpected[0]}.")
+        found.append(
+            f"{_counted(weights.unexpected, 'weight')} unexpected: {weights.unexpected[0]}."
+        )
     return found
 
 

@@ -74,7 +74,7 @@ def _packages() -> Check:
 def _processor() -> Check:
     native = has_native_bfloat16()
     words = f"{device_words()}, bfloat16 {'native' if native else 'not native'}"
-    hint = "Training runs in float32, about three times slower."
+    hint = "Training uses float32, which is about three times slower."
     return _check("Processor", native, words, hint, otherwise="warn")
 
 

@@ -15,11 +15,11 @@ FULL = {"backend.weights": "full"}
 IN_4BIT = {"backend.weights": "4bit", "backend.trainer": "unsloth"}
 ON_GPU = (
     "Peak of the larger phase, sampling or training, on the fullest GPU: weights, adapter and "
-    "optimizer, activations, logits, keys and values, CUDA, allocator. Available: the GPU's memory "
+    "optimizer, activations, logits, KV cache, CUDA, allocator. Available: the GPU's memory "
     "minus memory used by other programs."
 )
 ON_CPU = (
-    "Peak: weights, processes, the sampler's copies, keys and values, adapter and optimizer, "
+    "Peak: weights, processes, the sampler's copies, KV cache, adapter and optimizer, "
     "activations. Available: the machine's memory."
 )
 

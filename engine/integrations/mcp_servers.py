@@ -192,10 +192,10 @@ async def _run(project: Path, python: str) -> dict[str, dict[str, list[object]]]
             return looks
         errors.seek(0)
         stderr = errors.read().decode(errors="replace")
-    lines = stderr.strip().splitlines()
+    lines = stderr.strip().splitlines() or [f"exit {process.returncode}"]
     raise Refused.of(
         "mcp.not_looked",
-        f"The MCP servers cannot be queried: {lines[-1] if lines else process.returncode}",
+        f"The MCP servers cannot be queried: {lines[-1]}",
         "Check that the agent's environment has the package mcp (agent.requirements).",
         detail=stderr[-4000:],
     )

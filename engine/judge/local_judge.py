@@ -216,7 +216,7 @@ def _verdict(one: Trajectory, fit: Fit, features_D: Sequence[float]) -> Verdict:
         rubric=NAME,
         score=score,
         reason=f"{like} trajectories of {fit.groups} groups. This model (fit {fit.version}) ranks "
-        f"{fit.accuracy.share:.2f} of {fit.accuracy.pairs} held-out pairs correctly.",
+        f"{100 * fit.accuracy.share:.0f} % of {fit.accuracy.pairs} held-out pairs correctly.",
     )
 
 

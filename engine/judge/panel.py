@@ -61,7 +61,8 @@ class Panel:
                 "info",
                 "judge",
                 f"The local judge was trained on {len({p.group for p in known})} groups: it ranks "
-                f"{accuracy.share:.2f} of {accuracy.pairs} held-out pairs correctly{enough}.",
+                f"{100 * accuracy.share:.0f} % of {accuracy.pairs} held-out pairs "
+                f"correctly{enough}.",
             )
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:

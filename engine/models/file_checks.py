@@ -203,7 +203,7 @@ def _checked(name: str, entry: dict[str, Any], begin: int) -> int:
     shape, (start, end) = entry["shape"], entry["data_offsets"]
     sides = [side for side in shape if type(side) is int and 0 <= side < 2**48]
     if len(sides) != len(shape) or type(start) is not int or type(end) is not int:
-        raise ValueError(f"the shape of {name[:80]} is not a list of sizes")
+        raise ValueError(f"the shape or offsets of {name[:80]} are invalid")
     bits = math.prod(sides) * WIDTH_BITS[entry["dtype"]]
     if start != begin or bits != 8 * (end - start):
         raise ValueError(f"the bytes of {name[:80]} have the wrong position or size")

@@ -136,8 +136,8 @@ def check_room(name: str, need: int) -> None:
     if need + RESERVE_BYTES > free:
         raise ModelError.of(
             "models.disk_full",
-            f"{name} needs {need / 1e9:.1f} GB, and {free / 1e9:.1f} GB are free "
-            f"({RESERVE_BYTES / 1e9:.0f} GB stays free).",
+            f"{name} needs {need / 1e9:.1f} GB, and {RESERVE_BYTES / 1e9:.0f} GB must stay free, "
+            f"but the disk has only {free / 1e9:.1f} GB free.",
             "Delete models that you no longer need, or move the cache with HF_HOME.",
             where=str(folder),
         )

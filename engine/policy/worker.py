@@ -44,8 +44,8 @@ async def unsloth_program(cuda: bool) -> tuple[str, ...]:
             raise PolicyError.of(
                 "trainer.not_installed",
                 "This engine has no Unsloth.",
-                "Install the GPU engine under Settings, or `atelier environments install "
-                "engine-gpu`; or set backend.trainer to torch.",
+                "Install the GPU engine under Settings or with `atelier environments install "
+                "engine-gpu`, or set backend.trainer to torch.",
                 where="backend.trainer",
             )
         python = str(await asyncio.to_thread(python_of, "unsloth-cpu"))

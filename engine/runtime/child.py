@@ -53,11 +53,11 @@ def read_answer(line: bytes) -> Answer:
     except RecursionError:
         raise ValueError("a message is nested too deeply") from None
     if not isinstance(message, dict) or type(number := message.get("id")) is not int:
-        raise ValueError("a message has no request number")
+        raise ValueError("a message has no request id")
     for kind in ("error", "ok", "part"):
         if isinstance(value := message.get(kind), dict):
             return Answer(number, kind, _problem(value) if kind == "error" else value)
-    raise ValueError("a message is not an answer")
+    raise ValueError("a message has neither a result nor an error")
 
 
 def _problem(value: dict[str, Any]) -> dict[str, Any]:

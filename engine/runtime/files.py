@@ -96,6 +96,6 @@ def shorten(log: Path, most: int = MOST_BYTES, kept: int = KEPT_BYTES) -> bool:
         file.seek(-kept, 2)
         end = file.read()
         file.seek(0)
-        file.write(f"[{(size - kept) / 2**20:.0f} MB left out]\n".encode() + end)
+        file.write(f"[{(size - kept) / 2**20:.0f} MB of earlier output removed]\n".encode() + end)
         file.truncate()
     return True

@@ -21,9 +21,9 @@ def inside(folder: Path, name: str) -> Path:
     root = folder.resolve()
     target = root / name
     if not target.parent.resolve().is_relative_to(root):
-        raise outside(name, "a link in it leaves the folder")
+        raise outside(name, "a link in it leads out of the folder")
     if target.is_symlink():
-        raise outside(name, "it is a link here")
+        raise outside(name, "it is a symbolic link on this machine")
     return target
 
 
@@ -44,6 +44,6 @@ def open_to_write(file: Path, append: bool = False) -> int:
 def outside(name: str, why: str) -> Refused:
     return Refused.of(
         "sync.outside",
-        f"{name[:200]!a} is outside its folder or not a safe name: {why}.",
+        f"The path {name[:200]!a} is not allowed: {why}.",
         "Nothing was written. If the server is yours, check its processes.",
     )

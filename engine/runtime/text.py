@@ -34,7 +34,7 @@ def parse_shallow(text: str | bytes) -> Any:
     value = parse_json(text, unique=False)
     opened = text.count("[") + text.count("{") if isinstance(text, str) else _opened(text)
     if opened > MOST_DEPTH and _is_deep(value):
-        raise ValueError(f"it is nested more than {MOST_DEPTH} deep")
+        raise ValueError(f"it is nested more than {MOST_DEPTH} levels deep")
     return value
 
 

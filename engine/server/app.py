@@ -160,6 +160,6 @@ async def _refuse_body(request: Request, error: ValidationError) -> Response:
 
 async def _refuse_path(request: Request, error: HTTPException) -> Response:
     problem = Problem(
-        code="request.no_route", message=f"There is no {request.method} {request.url.path}."
+        code="request.no_route", message=f"There is no route {request.method} {request.url.path}."
     )
     return JSONResponse(problem.model_dump(), error.status_code)

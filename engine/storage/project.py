@@ -55,8 +55,8 @@ def read_toml(project: Path) -> str:
         if not stat.S_ISREG(status.st_mode) or status.st_size > MOST_TOML_BYTES:
             raise ConfigError.of(
                 "project.unreadable",
-                f"{FILE} is not a regular file of at most {MOST_TOML_BYTES // 2**20} MB.",
-                "Write the settings into a regular text file.",
+                f"{FILE} is larger than {MOST_TOML_BYTES // 2**20} MB, or is not a regular file.",
+                "Replace it with a smaller text file.",
                 where=str(file),
             )
         return file.read_text(encoding="utf-8-sig")

@@ -248,7 +248,7 @@ def _truncated(last: Metrics, max_tokens: int) -> Finding | None:
     return Finding(
         code="truncated",
         title=f"{share:.0%} of the rollouts were truncated.".replace("%", " %"),
-        words=f"A completion reached {limit} and was scored although incomplete.",
+        words=f"Their completions reached {limit} and were scored although incomplete.",
         suggestion=f"Raise {raised}, or ask for shorter answers in the prompt.",
         where="truncated",
     )
@@ -338,7 +338,7 @@ def _apart(recent: Sequence[Metrics]) -> Finding | None:
         code="apart",
         title="Sampler and trainer disagree.",
         words=f"Their log-probs differ by {gap:.2f} nats per token on average, so the update "
-        "assumes other probabilities than those of sampling.",
+        "assumes probabilities that differ from those used for sampling.",
         suggestion="Set model.dtype to float32, or lower train.lr.",
         where="chart:gap",
     )

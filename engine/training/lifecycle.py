@@ -45,7 +45,7 @@ async def load(run: Run, policy: Policy) -> None:
             "info",
             "policy",
             f"Peak rates of this machine: {info.peak_flops / 1e9:,.0f} GFLOP/s in {info.dtype}, "
-            f"{info.bandwidth / 1e9:.0f} GB/s read. Utilization refers to these rates.",
+            f"{info.bandwidth / 1e9:.0f} GB/s memory read. Utilization refers to these rates.",
         )
 
 

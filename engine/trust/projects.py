@@ -20,7 +20,7 @@ PROJECT, RUN = "project.toml", "run.json"
 MOST_SPEC_BYTES = 2**26
 HINT = (
     "Review its agent, settings and MCP servers; then choose “Trust this project” in the studio, "
-    "or `atelier trust {}`."
+    "or run `atelier trust {}`."
 )
 
 

@@ -138,7 +138,7 @@ def test_trajectories_sampled_elsewhere_are_rejected(script: Script) -> None:
     wrong = SentAttempt(messages_and_choices=[strange], reward=1.0)
     mixed = group.model_copy(update={"trajectories": [*group.trajectories, wrong]})
     with pytest.raises(
-        Refused, match="not sampled by Atelier, or was deleted: 'I am GPT'"
+        Refused, match="not sampled by Atelier, or is no longer stored: 'I am GPT'"
     ) as refused:
         script.train([mixed])
     assert refused.value.problem.where == "group 0, trajectory 3"
@@ -224,7 +224,7 @@ def test_non_finite_metrics_are_skipped_and_logged(script: Script) -> None:
     assert answer.status_code == 200, answer.text
     messages = [one.text for one in _events(script, "log.written") if one.source == "script"]
     step = answer.json()["step"]
-    assert messages[-1] == f"Step {step}: 2 metrics skipped, infinite or NaN."
+    assert messages[-1] == f"Step {step}: 2 metrics skipped (infinite or NaN)."
 
 
 def test_second_script_and_other_base_model_are_rejected(

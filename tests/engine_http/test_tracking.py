@@ -203,7 +203,7 @@ def test_unavailable_collector_gets_everything_later(
     go.touch()
     events = engine.wait(run)
     messages = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
-    assert messages == ["OpenTelemetry answers 503 Service Unavailable. The run continues."]
+    assert messages == ["OpenTelemetry returned HTTP 503 Service Unavailable. The run continues."]
     view = trackers(engine, run).trackers[0]
     assert (view.state, view.behind > 0) == ("failing", True)
     collector.mood = 200

@@ -52,7 +52,7 @@ def run(job: Job, say: Callable[[str], None]) -> Outcome:
     rows, wrong = [], []
     for dtype in kinds:
         for window in WINDOWS:
-            say(f"{_word(dtype)}, window {window}")
+            say(f"{_word(dtype)}, {f'window {window}' if window else 'no window'}")
             apart = difference(forest, dtype, device, window)
             label = f"{_word(dtype)}{f', window {window}' if window else ''}"
             figures[f"attention_{_word(dtype)}_{window or 'all'}_error"] = max(apart)
@@ -165,7 +165,8 @@ def _timed(device: torch.device, dtype: torch.dtype, job: Job) -> tuple[dict[str
         rows=[[words[n], seconds(s), times(s / taken["segments"])] for n, s in taken.items()],
         note=f"{_word(dtype)}; prompt {work.prompt}, completions up to "
         f"{work.completion + 1}, {work.group} rollouts per group, {HEADS} heads of {SIZE}. "
-        "Attention only: in all other layers, too, a prefix tree computes the shared prompt once.",
+        "Only attention is measured; a prefix tree computes the shared prompt once in all other "
+        "layers, too.",
     )
 
 

@@ -104,9 +104,9 @@ def _outcome(mode: Mode, made: list[Comparison], served: bool) -> Outcome:
         ]
     what = "The update on stored trajectories" if mode == "replay" else "Sampling and update"
     head = ["P/C/G/Q", "", "step", "sampling", "update", "× ours", "peak", "gradient"]
-    sampler = "a separate vLLM" if served else "transformers' generate"
+    sampler = "a separate vLLM server" if served else "transformers' generate"
     ratio = ", ".join(
-        f"{times(found.ratio_vs_trl_best)} our time for {found.shape}" for found in made
+        f"{times(found.ratio_vs_trl_best)} Atelier's time for {found.shape}" for found in made
     )
     return Outcome(
         state="passed",
@@ -125,7 +125,7 @@ def _outcome(mode: Mode, made: list[Comparison], served: bool) -> Outcome:
                     "Gradient: relative difference between the gradients of TRL and Atelier."
                     if mode == "replay"
                     else f"TRL samples with {sampler}, Atelier with "
-                    + ("its own vLLM." if served else "its own sampler.")
+                    + ("its own vLLM server." if served else "its own sampler.")
                 ),
             )
         ],

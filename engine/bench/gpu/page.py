@@ -100,7 +100,11 @@ def _highlight(check: CheckReport) -> list[list[str]]:
         case "trl":
             ratios = [times(v) for n, v in f.items() if n.endswith("trl_best_ratio")]
             return [
-                [check.title, f"TRL takes {', '.join(ratios)} our time", "with its best settings"]
+                [
+                    check.title,
+                    f"TRL takes {', '.join(ratios)} Atelier's time",
+                    "with its best settings",
+                ]
             ]
         case "cards":
             return [["two trainers", f"{times(f['speed_up_ratio'])} as fast as one", ""]]

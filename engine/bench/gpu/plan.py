@@ -90,7 +90,7 @@ def chosen(every: Sequence[Check], only: Sequence[str]) -> list[Check]:
     for name in only:
         if not any(_named(check, name) for check in every):
             names = ", ".join(check.name for check in every)
-            raise ValueError(f"{name!r} is not a check: use one of {names}, or a prefix")
+            raise ValueError(f"{name!r} is not a check: use one of {names}, or a prefix of one")
     return [c for c in every if not only or any(_named(c, name) for name in only)]
 
 

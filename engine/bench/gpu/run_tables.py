@@ -77,7 +77,7 @@ def tables(
                     ),
                 ]
             ],
-            note=f"{note}. A few steps show that training runs, not that the model improves.",
+            note=f"{note}. A few steps show that training works, not that the model improves.",
         ),
     ]
     if "held_bytes" in figures:

@@ -99,7 +99,7 @@ async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
     card = pick_device().type == "cuda"
     result = "identical adapters." if same else f"gradients that differ by {tiny(apart)}."
     if card and not same:
-        result += f" GPU kernels add in varying order, so up to {tiny(REPEATED)} is allowed."
+        result += f" GPU kernels sum in varying order: up to {tiny(REPEATED)} is allowed."
     return Outcome(
         state="passed" if same or (card and apart <= REPEATED) else "failed",
         words=f"The same two updates, made in two separate processes, gave {result}",

@@ -16,7 +16,7 @@ def run(arguments: argparse.Namespace) -> int:
         for row in found:
             say_json(row)
     elif not found:
-        say("No judge has scored this run yet: atelier judge RUN --judge MODEL")
+        say("No judge has scored this run yet. Start one: atelier judge RUN --judge MODEL")
     else:
         say(table(HEADS, [_row(row) for row in found]))
         say(_words(found[0]))

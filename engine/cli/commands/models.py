@@ -69,7 +69,7 @@ def _search(arguments: argparse.Namespace) -> int:
         for model in models
     ]
     head = ("name", "parameters", "weights", "licence", "", "downloads", "")
-    say(table(head, rows) if rows else "No model in safetensors format matches.")
+    say(table(head, rows) if rows else "No model in safetensors format matches the search.")
     return 0
 
 
@@ -168,7 +168,7 @@ def _delete(arguments: argparse.Namespace) -> int:
             done = await client.delete_model(arguments.name)
         say(f"{done.name} was deleted; {_amount(done.freed_bytes)} were freed.")
         if done.runs:
-            say(f"To resume {done.runs} runs that used it, download it again.")
+            say(f"Runs that used it: {done.runs}. To resume them, download the model again.")
 
     asyncio.run(delete())
     return 0

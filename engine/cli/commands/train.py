@@ -240,7 +240,7 @@ class Watch:
                 return (
                     f"  {event.parameters / 1e6:.0f} M parameters in {event.dtype}, "
                     f"{event.trainable / 1e6:.1f} M trainable"
-                    + (f"; sampled by {event.sampler}" if event.sampler else "")
+                    + (f"; sampler: {event.sampler}" if event.sampler else "")
                 )
             case WarmupFinished():
                 losses = " → ".join(f"{loss:.2f}" for loss in event.losses)

@@ -7,7 +7,7 @@ ACTIONS = {
     "known": "aliases in your SSH configuration that are not added yet",
     "add": "add a server to the list; nothing is sent anywhere",
     "check": "connect and inspect the server; nothing is changed there",
-    "install": "install this version of the engine; older ones are kept",
+    "install": "install the engine of this Atelier version; older ones are kept",
     "rollback": "go back to the previous version of the engine",
     "stop": "stop the server's engine; its runs can be resumed",
     "disconnect": "disconnect; remote runs continue",
@@ -53,7 +53,9 @@ def _hosts(parser: argparse.ArgumentParser) -> None:
 
 def _spec(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "address", nargs="?", help="[user@]host[:port], or an alias of ~/.ssh/config (the name)"
+        "address",
+        nargs="?",
+        help="[user@]host[:port], or an alias of ~/.ssh/config (default: the name)",
     )
     parser.add_argument(
         "--transport",

@@ -20,7 +20,7 @@ def _judge(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL",
         help="model in LiteLLM syntax (openai/gpt-5.4); repeatable (default: the run's judges)",
     )
-    parser.add_argument("--base-url", help="OpenAI-compatible server, for openai/… judges")
+    parser.add_argument("--base-url", help="OpenAI-compatible server, for judges named openai/…")
     money(parser)
     parser.add_argument(
         "--passes", type=positive, help="maximum number of judge passes over a group (default 3)"

@@ -40,7 +40,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--against",
         choices=["trl"],
-        help="alternate with TRL's GRPOTrainer, in a separate environment",
+        help="also measure TRL's GRPOTrainer, in a separate environment; steps alternate",
     )
     parser.add_argument(
         "--shape",
@@ -49,7 +49,9 @@ def _bench(parser: argparse.ArgumentParser) -> None:
         help="prompt tokens, completion tokens, rollouts per group, groups; repeatable "
         "(default 256,64,8,2 and 1024,64,8,1)",
     )
-    parser.add_argument("--model", default="smollm2-135m-instruct", help="name, id or folder")
+    parser.add_argument(
+        "--model", default="smollm2-135m-instruct", help="name, id or folder of a model"
+    )
     parser.add_argument("--dtype", choices=["auto", "float32", "bfloat16"], default="auto")
     parser.add_argument(
         "--repeats", type=positive, default=5, help="measured steps per shape (default 5)"
@@ -69,7 +71,7 @@ def _gpu(parser: argparse.ArgumentParser) -> None:
         help="check every installed backend on this machine's GPU and write a report; "
         "of the options above, only --model and --json apply",
     )
-    gpu.add_argument("--quick", action="store_true", help="small sizes, a few minutes")
+    gpu.add_argument("--quick", action="store_true", help="use small sizes; takes a few minutes")
     gpu.add_argument(
         "--only",
         action="append",

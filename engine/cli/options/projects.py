@@ -29,7 +29,9 @@ def _new(parser: argparse.ArgumentParser) -> None:
     written.add_argument(
         "--model", help="model that drafts the project, in LiteLLM syntax (openai/gpt-5.4)"
     )
-    written.add_argument("--base-url", help="URL of an OpenAI-compatible server, for openai/…")
+    written.add_argument(
+        "--base-url", help="URL of an OpenAI-compatible server, for models named openai/…"
+    )
     written.add_argument(
         "--count",
         type=positive,
@@ -141,8 +143,17 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
             one.add_argument("name", help="name of the server")
         if action == "add":
             one.add_argument("--url", help="URL of a streamable HTTP server")
-        if action in ("add", "choose"):
-            one.add_argument("words", nargs=argparse.REMAINDER, metavar="…")
+        if action == "add":
+            one.add_argument(
+                "words",
+                nargs=argparse.REMAINDER,
+                metavar="-- COMMAND ARGUMENT",
+                help="command that starts a stdio server",
+            )
+        if action == "choose":
+            one.add_argument(
+                "words", nargs=argparse.REMAINDER, metavar="TOOL", help="names of the tools"
+            )
         if action in ("tools", "choose"):
             trust(one)
         as_json(one)

@@ -76,7 +76,9 @@ def _distill(parser: argparse.ArgumentParser) -> None:
     )
     _keep(parser)
     money(parser)
-    parser.add_argument("--base-url", help="URL of an OpenAI-compatible server, for openai/…")
+    parser.add_argument(
+        "--base-url", help="URL of an OpenAI-compatible server, for models named openai/…"
+    )
     parser.add_argument(
         "--again", action="store_true", help="repeat requests whose replies are already stored"
     )

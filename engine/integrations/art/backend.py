@@ -137,8 +137,8 @@ class AtelierBackend:
         raise ConfigError.of(
             "art.no_sft",
             "AtelierBackend does not train on demonstrations.",
-            "Train the demonstrations in a project with train.warmup, export the result, and set "
-            "base_model to the exported folder.",
+            "Train on the demonstrations in a project with train.warmup, export the result, and "
+            "set base_model to the exported folder.",
         )
         yield {}
 

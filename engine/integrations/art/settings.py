@@ -36,7 +36,7 @@ TEMPLATE = "Save the model with the chat template that you want, and set base_mo
 PLAIN_LORA = "Leave it out: Atelier trains a plain LoRA adapter on all linear layers."
 LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 DECAY = (
-    "Leave it out: ART 0.5.18 ignores it and uses 0.1 in every RL step, as Atelier does; to change "
+    "Leave it out: ART 0.5.18 ignores it, and both ART and Atelier use 0.1 in RL steps. To change "
     'it, use AtelierBackend(settings={"train.algorithm.weight_decay": …}).'
 )
 

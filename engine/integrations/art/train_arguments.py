@@ -56,24 +56,26 @@ class TrainArguments:
 
 INSTEAD = {
     "loss_fn_config": "Leave it out; ART's LocalBackend does not support loss_fn_config either.",
-    "adam_params": "Leave it out; Atelier and ART's LocalBackend use AdamW (0.9, 0.99).",
+    "adam_params": "Leave it out; Atelier and ART use AdamW with betas (0.9, 0.99).",
     "kl_penalty_reference_step": "Leave it out: the KL penalty is relative to the base model.",
     "kl_ref_adapter_path": "Leave it out: the KL penalty is relative to the base model.",
-    "advantage_balance": "Leave it at 0; `train.algorithm` has other advantage settings.",
+    "advantage_balance": "Leave it at 0; to change advantages, use `train.algorithm`.",
     "importance_sampling_level": 'Use "token"; "sequence" needs loss_fn="ppo" (GSPO).',
-    "max_negative_advantage_importance_sampling_weight": "Use epsilon_high to bound the ratio.",
+    "max_negative_advantage_importance_sampling_weight": (
+        "Use epsilon_high to bound the importance ratio."
+    ),
     "mask_prob_ratio": 'Leave it at False; loss_fn="ppo" clips tokens outside epsilon.',
     "kimi_k2_tau": "Leave it out; kl_penalty_coef keeps the policy near the base model.",
-    "allow_training_without_logprobs": "Leave it out: every choice from Atelier has log-probs.",
+    "allow_training_without_logprobs": "Leave it out: all completions of Atelier have log-probs.",
     "scale_learning_rate_by_reward_std_dev": "Scale learning_rate in the script.",
     "num_trajectories_learning_rate_multiplier_power": "Scale learning_rate in the script.",
 }
 """Alternatives to unsupported arguments that would change the update."""
 
 NO_MATTER = {
-    "plot_tensors": "the Trajectories page shows every token with its advantage.",
-    "logprob_calculation_chunk_size": "the setting train.batch_tokens limits the memory.",
-    "packed_sequence_length": "nothing is padded; train.batch_tokens limits the memory.",
+    "plot_tensors": "the Trajectories page shows the advantage of each token instead.",
+    "logprob_calculation_chunk_size": "the setting train.batch_tokens limits memory instead.",
+    "packed_sequence_length": "sequences are not padded, and train.batch_tokens limits memory.",
 }
 """Arguments that only affect execution, with the reason to omit them."""
 
@@ -116,7 +118,7 @@ def _loss(knobs: TrainArguments) -> dict[str, Any]:
     if knobs.loss_fn not in ("cispo", "ppo"):
         raise ConfigError.of(
             "art.knob",
-            f"train(loss_fn={knobs.loss_fn!r}) is not a loss function of ART.",
+            f"ART has no loss function {knobs.loss_fn!r}.",
             'Use "cispo" or "ppo".',
             where="train(loss_fn=…)",
         )

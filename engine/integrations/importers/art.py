@@ -42,7 +42,8 @@ def open_art(folder: Path, model: str = "") -> Source:
     files, notes = _files(home)
     if not files:
         raise empty_source(
-            home / ATTEMPTS, "ART writes trajectories to this folder while it trains."
+            home / ATTEMPTS,
+            "ART writes trajectories here during training; train, then import again.",
         )
     last = max((file.step for file in files if file.split == "train"), default=0)
     return Source(home.name, last, lambda: _lots(files), notes)

@@ -95,7 +95,7 @@ def _entry(line: str, where: str) -> dict[str, Any]:
         messages = [message_of(message) for message in entry["messages"]]
         reward = entry.get("reward")
         if reward is not None and not math.isfinite(reward):
-            raise ValueError(f"the reward {reward} is not a number")
+            raise ValueError(f"the reward {reward} is not finite")
         tools = tools_of(entry.get("tools"))
         metrics, unfit = figures_of(entry.get("metrics") or {})
         if unfit:

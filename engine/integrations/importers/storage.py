@@ -71,7 +71,7 @@ async def import_run(project: Path, source: Path, model: str = "") -> Path:
         writer = RunWriter(folder / DATABASE, spec.id)
         try:
             if not await Import(writer, spec).store(found):
-                raise empty_source(source, "Import a source with at least one trajectory.")
+                raise empty_source(source, "Import a file or folder with at least one trajectory.")
         finally:
             await asyncio.to_thread(writer.close)
         write_spec(folder, spec)

@@ -212,7 +212,7 @@ class Completions:
             raise StoreError.of(
                 "outside.damaged",
                 "The stored completions of the script cannot be read.",
-                "Remove the file; rollouts that were not submitted yet are lost.",
+                "Remove the file; this loses the rollouts that were not yet submitted.",
                 where=str(self._file),
                 detail=str(error)[:1000],
             ) from error

@@ -48,7 +48,7 @@ def project_for(workspace: Path, request: OpenOutside) -> Path:
         raise Refused.of(
             "outside.project_taken",
             f"The project {folder.name} has its own agent, so no script can train in it.",
-            "Give the model another project name, or the backend another workspace.",
+            "Use another project name in the script, or another workspace for the backend.",
             where=str(folder),
         )
     return folder

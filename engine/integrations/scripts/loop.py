@@ -147,7 +147,7 @@ async def log_settings(run: Run, submission: Submission) -> None:
     if (submission.lr, submission.algorithm) == (defaults.lr, defaults.algorithm):
         return
     changed = submission.algorithm.model_dump_json(exclude_defaults=True)
-    text = f"Step {submission.step} was requested with lr {submission.lr:g} and {changed}."
+    text = f"Step {submission.step}: the script set lr {submission.lr:g} and algorithm {changed}."
     await run.log("info", "script", text)
 
 

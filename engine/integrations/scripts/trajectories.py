@@ -63,7 +63,7 @@ def trajectories_of(
 def dropped_words(step: int, dropped: int) -> str:
     """Log message that `dropped` metrics of a step were skipped because they are not finite."""
     many = "1 metric" if dropped == 1 else f"{dropped} metrics"
-    return f"Step {step}: {many} skipped, infinite or NaN."
+    return f"Step {step}: {many} skipped (infinite or NaN)."
 
 
 def _as_art(sent: SentGroup, place: int) -> ArtGroup:
@@ -92,7 +92,7 @@ def _completions_of(
             text = str((item.get("message") or {}).get("content") or "")
             raise Refused.of(
                 "outside.unknown_completion",
-                f"A completion was not sampled by Atelier, or was deleted: {text[:60]!r}.",
+                f"A completion was not sampled by Atelier, or is no longer stored: {text[:60]!r}.",
                 "Add choices from model.openai_client() to the trajectory unchanged, at most a few "
                 "steps after sampling. Add completions of other models as plain messages.",
                 where=where,

@@ -355,7 +355,7 @@ def titled(name: TrackerName, problem: Problem) -> Problem:
 def unforeseen(name: TrackerName, error: Exception) -> Problem:
     return Problem(
         code="track.bug",
-        message=f"{TRACKERS[name]} could not be reached: {type(error).__name__}: {error}.",
+        message=f"The upload to {TRACKERS[name]} failed: {type(error).__name__}: {error}.",
         hint="Retrying. Please report this error with its details.",
         detail="".join(traceback.format_exception(error))[-8000:],
     )

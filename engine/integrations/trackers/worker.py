@@ -83,7 +83,7 @@ class RequestHandler:
 
 def unforeseen(error: Exception) -> str:
     message = str(error).strip().partition("\n")[0]
-    return f"could not be reached: {type(error).__name__}{': ' if message else ''}{message}."
+    return f"raised an error: {type(error).__name__}{': ' if message else ''}{message}."
 
 
 def _without(text: str, key: str) -> str:

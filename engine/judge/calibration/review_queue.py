@@ -149,7 +149,7 @@ def _between_passes(one: Candidate) -> Finding:
         number = lengths.pop()
         columns = [{index: scores[k] for index, scores in passes.items()} for k in range(number)]
         counts += [reversed_pairs(a, b) for a, b in pairwise(columns)]
-    return _reversed(counts, "The judge passes rank {} of {} differently.")
+    return _reversed(counts, "The passes of the judge rank {} of {} differently.")
 
 
 def _between_judges(one: Candidate) -> Finding:

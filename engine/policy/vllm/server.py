@@ -182,7 +182,7 @@ class VllmServer:
         if len(tokens) != 1:
             raise PolicyError.of(
                 "sampler.not_started",
-                f"vLLM returned {len(tokens)} tokens for a test request of one.",
+                f"vLLM returned {len(tokens)} tokens for a test request of one token.",
             )
         self.version = (await self._http.get("/version", timeout=CALL_S)).json()["version"]
 
@@ -240,7 +240,7 @@ class VllmServer:
             if standing > STANDSTILL_S:
                 self._gone = _gone("one of its processes was stopped by a signal")
             elif (silence > SILENCE_S and idle > SILENCE_S / 2) or silence > PATIENCE_S:
-                self._gone = _gone(f"it hung: no token for {silence:.0f} s")
+                self._gone = _gone(f"it sent no token for {silence:.0f} s and was stopped")
             if self._gone:
                 return await self._process.kill()
         self._gone = _gone("its process ended")

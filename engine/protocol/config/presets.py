@@ -38,7 +38,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "grpo": Preset(
         "GRPO",
-        "To compare with papers: advantages divided by the group's deviation, KL penalty.",
+        "To compare with papers: advantages divided by the group's standard deviation, KL penalty.",
         {
             "advantage": {"kind": "group_std", "floor": 0.0, "epsilon": 1e-4},
             "loss": PPO_CLIP,
@@ -100,7 +100,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "gigpo": Preset(
         "GiGPO",
-        "For games, web pages and tools that revisit states: turn-level credit.",
+        "When states recur, as in games, web pages and tools: turn-level credit.",
         {
             "advantage": {"kind": "group_std", "floor": 0.1, "epsilon": 0.0},
             "credit": {"kind": "anchors", "weight": 1.0, "discount": 0.95},

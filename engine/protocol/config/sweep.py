@@ -97,7 +97,7 @@ class SweepConfig(Section):
     """Search method: all combinations (`grid`; in random order with pruning), random ones, or those
     that a model of the results so far expects to be good (`tpe`, Bergstra et al. 2011)."""
     trials: Annotated[int, Field(ge=1, le=MOST_COMBINATIONS)] | None = None
-    """Combinations of values to try. Empty: all of a grid, else 20."""
+    """Number of combinations of values to try. Empty: all for `grid`, 20 for other methods."""
     seeds: Annotated[int, Field(ge=1, le=64)] = 1
     """Runs of each combination, with the seeds train.seed, train.seed + 1 …; the result is their
     mean."""
@@ -110,8 +110,8 @@ class SweepConfig(Section):
     """Successive halving keeps one of this many runs per decision; the interval to the next
     decision grows by the same factor."""
     first_validation: Annotated[int, Field(ge=1, le=10_000)] = 1
-    """Number of the validation at which successive halving decides first; the one before training
-    does not count."""
+    """First validation after which successive halving can stop runs, counted from 1; the one before
+    training does not count."""
     budget_hours: Annotated[float, Field(gt=0)] | None = None
     """Time budget of all runs together, in hours; empty: no limit."""
     budget_usd: Annotated[float, Field(gt=0)] | None = None

@@ -77,7 +77,8 @@ class OtelConfig(Section):
     endpoint: Address = "http://127.0.0.1:4318"
     """URL of the collector; /v1/traces is appended if it has no path."""
     content: bool = False
-    """Also send content: messages and the judge's reasons. Off, only names and numbers are sent."""
+    """Also send content: messages and the judge's reasons. If off, only names and numbers are
+    sent."""
 
 
 class LangfuseConfig(Section):
@@ -88,7 +89,8 @@ class LangfuseConfig(Section):
     host: Address = "https://cloud.langfuse.com"
     """URL of Langfuse Cloud or of a self-hosted server."""
     content: bool = False
-    """Also send content: messages and the judge's reasons. Off, only names and numbers are sent."""
+    """Also send content: messages and the judge's reasons. If off, only names and numbers are
+    sent."""
 
 
 class TrackConfig(Section):
@@ -162,7 +164,7 @@ def tracker_keys_in(environment: Mapping[str, str]) -> dict[str, str]:
 TrackerState = Literal["opening", "in_step", "behind", "failing", "missing", "unsent"]
 """State of a tracker. `opening`: connecting. `in_step`: everything sent. `behind`: sending.
 `failing`: failed, retried later. `missing`: its environment is not installed. `unsent`: nothing is
-being sent and data is missing there."""
+being sent, and the tracker lacks data."""
 
 
 class TrackerView(Value):
@@ -205,7 +207,7 @@ def _state_text(view: TrackerView, title: str, backlog: str) -> str:
         case "behind":
             return f"{title}: {backlog or 'up to date'}"
         case "unsent" if view.problem is None:
-            return f"{title}: {backlog}, not sending"
+            return f"{title}: {backlog}, upload not running"
         case _:
             return f"{view.problem}" + (f" ({backlog})" if backlog else "")
 

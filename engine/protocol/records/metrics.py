@@ -26,7 +26,11 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         ("reward/std", "", "Standard deviation of the rewards of all trajectories."),
         ("reward/max", "", "Highest reward of the step."),
         ("reward/part/*", "", "Mean of one named part of the reward."),
-        ("label/*", "", "Custom label field: mean of a number, or share of a choice (last name)."),
+        (
+            "label/*",
+            "",
+            "Custom label field: mean of a number, or share of a choice (end of the key).",
+        ),
         ("agent/*", "", "Mean of a metric that the agent returned, under its own name."),
         ("script/*", "", "Metric logged by an ART script, under its own name."),
         (
@@ -38,19 +42,19 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "groups/no_signal",
             "share",
-            "Groups without signal: all rewards are equal, so they contribute no gradient.",
+            "Share of groups without signal (all rewards equal), which contribute no gradient.",
             "above 30 %",
         ),
         (
             "judge/rules",
             "",
-            "Rank correlation of judge and rule-based rewards within groups: 1 same, 0 unrelated.",
+            "Rank correlation of judge and rule-based rewards in groups (1: same, 0: unrelated).",
             "falls while the judge's reward rises: possible reward hacking",
         ),
         (
             "judge/local",
             "share",
-            "Held-out pairs that the local judge ranks correctly.",
+            "Share of held-out pairs that the local judge ranks correctly.",
             "below judge.local_least the local judge is not used",
         ),
         (
@@ -65,17 +69,22 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
             "Mean score (0 to 1) by the judge for one criterion of the rubric, in validation.",
             "falls while the win rate rises: the judge prefers something else",
         ),
-        ("judge/canaries", "share", "Canary trajectories that the judge ranked low.", "below 1"),
+        (
+            "judge/canaries",
+            "share",
+            "Share of canary trajectories ranked low by the judge.",
+            "below 1",
+        ),
         (
             "watch/addresses_judge",
             "share",
-            "Trajectories whose text addresses the judge.",
+            "Share of trajectories whose text addresses the judge.",
             "above 0",
         ),
         (
             "watch/repetition",
             "share",
-            "Repeated four-word phrases in a trajectory.",
+            "Share of four-word phrases that are repeated in a trajectory.",
             "rises while the reward rises",
         ),
         ("watch/tool_calls", "calls", "Mean number of tool calls per trajectory."),
@@ -126,17 +135,22 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "truncated",
             "share",
-            "Trajectories truncated by a token limit.",
+            "Share of trajectories truncated by a token limit.",
             "above 25 %: incomplete answers are scored",
         ),
         (
             "truncated/*",
             "share",
-            "Trajectories truncated by this limit: train.max_tokens, the agent's, or the context.",
+            "Share truncated by one limit: train.max_tokens, the agent's, or the context.",
         ),
     ),
     "Policy drift": (
-        ("masked", "share", "Tokens masked by the importance-sampling correction.", "above 10 %"),
+        (
+            "masked",
+            "share",
+            "Share of tokens masked by the importance-sampling correction.",
+            "above 10 %",
+        ),
         (
             "ratio/mean",
             "",
@@ -152,8 +166,8 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
             "Largest importance ratio of a token.",
             "above 10: single tokens would dominate the update without truncation",
         ),
-        ("clip/low", "share", "Tokens with a ratio below the clip range.", "above 10 %"),
-        ("clip/high", "share", "Tokens with a ratio above the clip range.", "above 10 %"),
+        ("clip/low", "share", "Share of tokens with a ratio below the clip range.", "above 10 %"),
+        ("clip/high", "share", "Share of tokens with a ratio above the clip range.", "above 10 %"),
         (
             "logprob_gap/mean",
             "nats",
@@ -199,7 +213,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "staleness",
             "updates",
-            "Mean number of updates since the weights that sampled the trajectories.",
+            "Mean number of updates between the sampling weights and the trained weights.",
             "at most train.staleness",
         ),
     ),

@@ -114,7 +114,7 @@ class Installer:
             yield b"\n"
             await done.wait()
 
-        who = f"{platform.node()} since {time.strftime('%H:%M')}"
+        who = f"{platform.node()}, since {time.strftime('%H:%M')}"
         holding = asyncio.create_task(
             self._shell.connection.run(
                 self._shell.command(HELD, who=who),

@@ -36,8 +36,8 @@ async def _pull(shell: Shell, name: str, missing: ModelError) -> None:
     except LaunchError as error:
         raise Refused.of(
             "model.not_there",
-            f"{name} is neither on {shell.connection.server} nor here, and the server cannot "
-            "download it.",
+            f"{name} is neither on {shell.connection.server} nor on this machine, and the server "
+            "cannot download it.",
             missing.problem.hint,
             detail=error.problem.detail,
         ) from error

@@ -52,7 +52,7 @@ exit 0
 async def survey(shell: Shell, kind: str = "auto") -> HostReport:
     """Survey a server's OS, GPU, disk and Python without changing it. `kind` is the requested
     engine (`engine-gpu`, `engine-cpu`), or `auto`."""
-    facts = read(await shell.run(SCRIPT, what="run the survey"))
+    facts = read(await shell.run(SCRIPT, what="run the system check"))
     cards = [card for text in facts["card"] if (card := _card(text))]
     libc = _first(facts, "libc")
     wanted = kind if kind != "auto" else _fitting(cards, _first(facts, "machine"))
@@ -185,7 +185,7 @@ def _leaving(facts: dict[str, list[str]]) -> list[Check]:
     if not facts.get("kills") or _first(facts, "linger") == "yes":
         return []
     words = "This server ends your processes when you log out."
-    hint = "Run `loginctl enable-linger` there once; otherwise runs end with the connection."
+    hint = "Run `loginctl enable-linger` there once; otherwise runs end when you disconnect."
     return [Check(name="Logout", state="warn", words=words, hint=hint)]
 
 

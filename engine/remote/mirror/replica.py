@@ -215,7 +215,7 @@ def searched_columns(body: bytes) -> str:
                 return _columns(bytes(head[:end]) + b"]}")
             break
         if len(head) > MOST_BODY_BYTES:
-            raise ValueError("a body is too large")
+            raise ValueError("a trajectory is too large")
         searched = max(0, len(head) - len(MESSAGES_END))
     unpacked_size(body)
     return _columns(zlib.decompress(body))
@@ -249,7 +249,7 @@ def check_rows(page: apsw.Connection) -> None:
     for seq, kind, body in page.execute("SELECT seq, kind, body FROM events"):
         event = decode(_text(body))
         if (event.seq, event.kind) != (seq, kind):  # type: ignore[union-attr]
-            raise ValueError(f"event {seq} contains another number or kind")
+            raise ValueError(f"the number or kind of event {seq} differs from its content")
     for sql, form in FORMS:
         for (text,) in page.execute(sql):
             form.model_validate_json(_text(text))
@@ -271,7 +271,7 @@ def check_rows(page: apsw.Connection) -> None:
         for (packed,) in page.execute(f"{sql} WHERE body NOT NULL"):
             left -= unpacked_size(packed)
             if left < 0:
-                raise ValueError("the unpacked bodies are too large")
+                raise ValueError("the trajectories and judge calls are too large")
 
 
 def _not_json() -> Iterator[str]:
@@ -285,7 +285,7 @@ def unpacked_size(packed: Any) -> int:
     """Unpacked size of a body in bytes, read in small blocks. Raises ValueError where the body is
     cut off, damaged or too large."""
     if not isinstance(packed, bytes):
-        raise ValueError("a body is not a blob")
+        raise ValueError("a trajectory or judge call is not binary data")
     unpacker, size, rest = zlib.decompressobj(), 0, packed
     try:
         while not unpacker.eof:
@@ -293,11 +293,13 @@ def unpacked_size(packed: Any) -> int:
             size += len(block)
             rest = unpacker.unconsumed_tail
             if size > MOST_BODY_BYTES:
-                raise ValueError(f"a body unpacks to more than {MOST_BODY_BYTES >> 20} MiB")
+                raise ValueError(
+                    f"a trajectory or judge call is larger than {MOST_BODY_BYTES >> 20} MiB"
+                )
             if not block and not rest and not unpacker.eof:
-                raise ValueError("a body is cut off")
+                raise ValueError("a trajectory or judge call is incomplete")
     except zlib.error as error:
-        raise ValueError(f"a body does not unpack: {error}") from error
+        raise ValueError(f"a trajectory or judge call cannot be unpacked: {error}") from error
     return size
 
 

@@ -105,8 +105,8 @@ class Mirrors:
             self._notice(
                 Problem(
                     code="host.bad_runs",
-                    message=f"{self._host} lists {len(runs) - len(good)} invalid runs (bad ids or "
-                    "numbers, or too many). They are not shown.",
+                    message=f"{self._host} lists {len(runs) - len(good)} runs that are not shown: "
+                    "their ids or numbers are invalid, or there are too many runs.",
                     hint="Check which processes are running on that server.",
                 )
             )

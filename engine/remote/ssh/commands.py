@@ -41,7 +41,7 @@ def by_sh(command: str, announce: bool = False) -> str:
     shell. With `announce` the command first prints its process number (`PROCESS`), which is also
     that of its process group. Raises ValueError for a NUL."""
     if "\0" in command:
-        raise ValueError("a command line cannot hold a NUL")
+        raise ValueError("a command line cannot contain a NUL character")
     if announce:  # a shell of its own, whose end by a signal this one tells as 128 + n
         command = f"{_ANNOUNCE}/bin/sh -c {shlex.quote(command)}\nexit $?"
     coded = "".join(map(_plain, command.encode()))

@@ -229,7 +229,7 @@ def no_key_accepted(place: Place, tried: Sequence[str]) -> LaunchError:
 def certificate_expired(place: Place, tried: Sequence[str]) -> LaunchError:
     return of(
         "certificate_expired",
-        f"{place} accepted none of these keys, one with an expired certificate: "
+        f"{place} accepted none of these keys, one of which has an expired certificate: "
         f"{', '.join(tried)}.",
         "Have the certificate renewed.",
     )

@@ -44,8 +44,9 @@ def project_manifest(project: Path) -> Manifest:
         largest = max(found.files, key=lambda one: one.bytes)
         raise ConfigError.of(
             "sync.too_large",
-            f"{project.name} would upload {found.bytes / 1e9:.1f} GB; its largest file "
-            f"is {largest.path} ({largest.bytes / 1e9:.1f} GB).",
+            f"{project.name} has {found.bytes / 1e9:.1f} GB to upload; the limit is "
+            f"{MOST_BYTES / 1e9:.0f} GB. Its largest file is {largest.path} "
+            f"({largest.bytes / 1e9:.1f} GB).",
             f"Exclude files in {RULES}, one rule per line as in .gitignore.",
             where=str(rules),
         )

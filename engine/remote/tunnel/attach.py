@@ -49,7 +49,7 @@ async def detach(workspace: Path) -> None:
         raise Refused.of(
             "run.lives",
             "A run is active on the server.",
-            "Stop the run first; its checkpoints would be deleted too.",
+            "Stop the run first; removing Atelier also deletes the run's checkpoints.",
         )
     async with EngineClient(endpoint.port, endpoint.token) as client:
         await client.shut_down()

@@ -334,7 +334,7 @@ class Tunnel:
         await shell.run(
             'n=0; until flock -n "$base/workspace/.atelier/lock" true || [ $n -ge 60 ]\n'
             "do sleep 0.5; n=$((n+1)); done",
-            what="wait until the engine stopped",
+            what="wait for the engine to stop",
         )
 
     def _show(self, tick: HostTick) -> None:

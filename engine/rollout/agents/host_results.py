@@ -42,8 +42,8 @@ def read_result(result):
         if turns and "turns" in parts:
             raise Failure(
                 "agent.bad_result",
-                "The agent returned turn_rewards and a reward component named turns.",
-                "Rename the component: `turns` is the sum of turn_rewards.",
+                "The agent returned turn_rewards and a reward part named turns.",
+                "Rename the part: `turns` is the sum of turn_rewards.",
             )
         if turns:
             parts["turns"] = sum(turns)
@@ -70,7 +70,7 @@ def named(name):
     if not 0 < len(name) <= MOST_NAME:
         raise Failure(
             "agent.bad_result",
-            "The agent returned a metric whose name has %d characters." % len(name),
+            "The agent returned a metric or reward whose name has %d characters." % len(name),
             "Use a name of 1 to %d characters." % MOST_NAME,
         )
     return name

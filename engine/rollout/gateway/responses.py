@@ -146,7 +146,7 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
             "gateway.not_a_function",
             f"Tools of type {tool.get('type')} run at the provider; only function tools are "
             "supported here.",
-            "Define it as a function tool that the agent runs.",
+            "Define the tool as a function that the agent runs.",
         )
     kept = {name: tool[name] for name in ("name", "description", "parameters") if tool.get(name)}
     return {"type": "function", "function": kept}

@@ -133,7 +133,9 @@ class RenderClient:
 
     def _exchanged(self, data: bytes) -> Answer:
         if self._closed:
-            raise RolloutError.of("gateway.closed", f"{self._name} is no longer in use.")
+            raise RolloutError.of(
+                "gateway.closed", f"The chat template of {self._name} was unloaded."
+            )
         for _ in range(2):
             worker = self._worker or self._start()
             try:
@@ -173,8 +175,8 @@ class RenderClient:
             line = head.get("line")
             raise ModelError.of(
                 "model.bad_chat_template",
-                f"Chat template or tokenizer of {self._name} cannot be used: "
-                f"{head.get('message', 'they take too much memory')}.",
+                f"The chat template or tokenizer of {self._name} cannot be used: "
+                f"{head.get('message', 'it needs too much memory')}.",
                 "Use the files of the original model.",
                 where=self._name + (f", line {line}" if line else ""),
             )
@@ -186,15 +188,15 @@ class RenderClient:
         return worker.end() if worker else None
 
     def _overrun(self, code: int | None) -> RolloutError:
-        memory = f"more than {MEMORY_BYTES // 2**20} MB of memory"
-        what, took = {
-            -signal.SIGVTALRM: ("chat template", f"more than {RENDER_S:g} s"),
-            -signal.SIGPROF: ("tokenizer", f"more than {ENCODE_S:g} s"),
+        memory = f"took more than {MEMORY_BYTES // 2**20} MB of memory"
+        what, failed = {
+            -signal.SIGVTALRM: ("chat template", f"took more than {RENDER_S:g} s"),
+            -signal.SIGPROF: ("tokenizer", f"took more than {ENCODE_S:g} s"),
             None: ("chat template", memory),
-        }.get(code, ("chat template", f"too long, or its process ended (exit {code})"))
+        }.get(code, ("chat template", f"took too long or crashed (exit {code})"))
         return RolloutError.of(
             "model.template_overran",
-            f"The {what} of {self._name} took {took} for one prompt.",
+            f"The {what} of {self._name} {failed} for one prompt.",
             "Use the template of the original model, or send fewer and shorter messages.",
             where=self._name,
         )

@@ -159,6 +159,8 @@ def _values(text: str | None) -> dict[str, Any]:
         values = None
     if not isinstance(values, dict):
         raise ConfigError.of(
-            "request.bad_values", "The values are not a JSON object.", 'Send {"train.steps": 10}.'
+            "request.bad_values",
+            "The values are not a JSON object.",
+            'Send an object such as {"train.steps": 10}.',
         )
     return values

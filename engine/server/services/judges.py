@@ -75,7 +75,8 @@ async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncItera
     if not judge.models:
         yield Panel(run, None, local)
         return
-    words = f"Starting the judge ({', '.join(judge.models)}); its environment is installed once."
+    models = ", ".join(judge.models)
+    words = f"Starting the judge ({models}); its environment is installed on first use."
     await run.log("info", "judge", words)
     async with closing(await Provider.start(judge, access, run.log_file)) as provider:
         ledger = Ledger(run, provider, judge)

@@ -21,7 +21,7 @@ def repair(folder: Path) -> Repaired:
         raise Refused.of(
             "repair.elsewhere",
             f"This is the local copy of a run on {elsewhere.host}.",
-            "Remove this copy, which is then fetched again from the server.",
+            "Remove this copy: it is then fetched again from the server.",
         )
     known = _readable_spec(folder)
     repaired = repair_database(folder, DATABASE, known)

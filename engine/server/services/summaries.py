@@ -30,8 +30,9 @@ def summarise(folder: Path) -> RunSummary:
     if spec.id != folder.name:
         raise StoreError.of(
             "store.other_id",
-            f"The {SPEC} in this folder has the run id {spec.id[:40]!a}, unlike the folder's name.",
-            "Rename the folder to that id, in a project that does not have that run.",
+            f"The run id in {SPEC}, {spec.id[:40]!a}, differs from the name of this folder.",
+            "Rename the folder to that id. If the project already has that run, move the folder to "
+            "another project first.",
             where=str(folder),
         )
     with run_reader(folder) as reader:

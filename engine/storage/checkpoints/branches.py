@@ -60,7 +60,7 @@ def find_origin(project: Path, request: StartRun) -> Origin:
         raise ConfigError.of(
             "branch.no_origin",
             f"{request.origin} is neither RUN@STEP nor a folder with an {ADAPTER_CONFIG}.",
-            "Pass a run of this project with a step, or a folder with a LoRA adapter of PEFT.",
+            "Pass RUN@STEP of a run in this project, or a folder with a PEFT LoRA adapter.",
         )
     return _of_checkpoint(find_checkpoint(project, request.origin), request)
 
@@ -135,14 +135,14 @@ def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
         raise ConfigError.of(
             "branch.replay_changed",
             "A replay repeats the steps exactly, so settings cannot change.",
-            "Omit the changed settings, or the replay.",
+            "Omit the changed settings, or start the branch without a replay.",
         )
     with run_reader(found.folder) as reader:
         steps = [e.step for e in reader.events_of("step.finished") if isinstance(e, StepFinished)]
     if max(steps, default=0) <= found.step:
         raise ConfigError.of(
             "branch.nothing_behind",
-            f"{found.spec.name} has no finished step after step {found.step}.",
+            f"{found.spec.name} has no finished step after step {found.step} to replay.",
         )
     return max(steps)
 

@@ -18,7 +18,9 @@ def parse_record(kind: type[R], body: object) -> R:
     try:
         return kind.model_validate_json(str(body))
     except ValueError as error:
-        raise damaged(None, f"a row is not a {kind.__name__}: {in_one_line(error)}") from error
+        raise damaged(
+            None, f"a row is not a valid {kind.__name__}: {in_one_line(error)}"
+        ) from error
 
 
 def unpack_record(kind: type[R], body: object) -> R:
@@ -37,6 +39,6 @@ def unpacked_text(kind: type[Value], body: object) -> str:
             raise ValueError("it is cut off or too large")
     except (AssertionError, ValueError, zlib.error) as error:
         raise damaged(
-            None, f"a packed row is not a {kind.__name__}: {in_one_line(error)}"
+            None, f"a compressed row is not a valid {kind.__name__}: {in_one_line(error)}"
         ) from error
     return text.decode("utf-8", "replace")

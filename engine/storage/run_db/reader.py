@@ -417,7 +417,7 @@ def _event(body: object, seq: object) -> Event | UnknownEvent:
     except ValueError as error:
         raise damaged(None, f"event {seq} cannot be read: {in_one_line(error)}") from error
     if event.seq != seq:
-        raise damaged(None, f"event {seq} contains event {event.seq}")
+        raise damaged(None, f"event {seq} has the number {event.seq} in its content")
     return event
 
 

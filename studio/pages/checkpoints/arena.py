@@ -314,7 +314,7 @@ class ArenaCard(Card):
         if tally is None or not tally.votes:
             return ""
         if self._blind.isChecked() and tally.votes < ENOUGH_VOTES:
-            return f"{formatting.plural(tally.votes, 'vote')} · results appear after {ENOUGH_VOTES}"
+            return f"{formatting.plural(tally.votes, 'vote')} · results after {ENOUGH_VOTES} votes"
         first = tally.pairs[0] if tally.pairs else None
         if first is None:
             return formatting.plural(tally.votes, "vote")

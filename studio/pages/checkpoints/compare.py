@@ -65,7 +65,7 @@ class CompareCard(Card):
         self._table.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         for column, width in enumerate((None, 64, 76, 76, 116, 90)):
             self._table.set_column(column, width, "text" if column == 0 else "figure")
-        self._open = Button("Open its trajectories", "quiet", icon="git-fork", height=24)
+        self._open = Button("Open the trajectories", "quiet", icon="git-fork", height=24)
         self._open.clicked.connect(self.attempts_wanted)
         assert self.header is not None
         self.header.add_right(self._legend)
@@ -118,7 +118,7 @@ class CompareCard(Card):
             "during training. “Evaluate” compares the models on the same scenarios and tests the "
             "differences for significance."
             if chosen
-            else "Select up to four rows with Space. The others are compared with the first."
+            else "Select up to four rows with Space. The first is the reference for the others."
         )
         self._say([(words, "muted")])
         self._fit_table([])

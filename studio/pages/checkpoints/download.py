@@ -39,7 +39,7 @@ class DownloadQueue(QObject):
         job = f"fetch {row.name}"
         if not self._tasks.busy(job):
             if self.coming is not None:
-                self._session.notice.emit(f"{row.words} is queued after {self.coming.words}.")
+                self._session.notice.emit(f"{row.words} is fetched after {self.coming.words}.")
             self._jobs.add(job)
             self._tasks.run(job, self.bring([row]), failed=self._failed)
 

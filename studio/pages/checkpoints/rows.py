@@ -208,10 +208,7 @@ def _why(row: Contender) -> str:
         return "Files are missing or damaged, so this checkpoint cannot be used"
     there = f"On {row.elsewhere}, not on this machine: fetch the checkpoint to use it here · "
     where = there if row.elsewhere else ""
-    why = (
-        ", ".join(WHY[reason] for reason in kept.kept_by)
-        or "deleted when the next checkpoint is saved"
-    )
+    why = ", ".join(WHY[reason] for reason in kept.kept_by) or "until the next checkpoint is saved"
     branches = f" · branches: {', '.join(kept.branches)}" if kept.branches else ""
     note = f" · {kept.note}" if kept.note else ""
     time = f"After {formatting.duration(row.trained_s)} of training · " if row.trained_s else ""

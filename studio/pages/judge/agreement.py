@@ -138,7 +138,8 @@ class AgreementCard(Card):
             groups = formatting.plural(left, "group" if left == LEAST_REPEATS else "more group")
             self._ceiling.set_words("")
             self._rest.set_words(
-                f"Grade {groups} blind, twice each: your own consistency is any judge's ceiling."
+                f"Grade {groups} blind, twice each. Your own consistency is the ceiling for any "
+                "judge."
             )
             return
         groups = formatting.plural(now.repeats if now else 0, "group")
@@ -157,11 +158,11 @@ def _facts(row: Agreement | None, canaries: Sequence[bool]) -> list[Fact]:
 
     length = row.length if row else None
     return [
-        Fact("Preference flips when reordered", share(row.flips if row else None)),
+        Fact("Pairs that flip between passes", share(row.flips if row else None)),
         Fact(
-            "Same result on repeat",
+            "Agreement between passes",
             "–" if row is None or row.stability is None else f"τ {row.stability:.2f}",
         ),
-        Fact("Longer trajectory scores higher", "–" if length is None else f"{length:+.2f}"),
+        Fact("Correlation of score and length", "–" if length is None else f"τ {length:+.2f}"),
         Fact("Canaries detected", f"{sum(canaries)} / {len(canaries)}" if canaries else "–"),
     ]

@@ -20,7 +20,8 @@ RULE = (
 )
 ALONE = (
     "Agreement needs two annotators. Each enters a name under Settings → Labels, then labels "
-    "groups of the other: Trajectories → Review queue → Labelled only by other annotators."
+    "groups that the other labelled: Trajectories → Review queue → Labelled only by other "
+    "annotators."
 )
 HEAD_PX, ROW_PX, MOST_ROWS = 30, 36, 6
 

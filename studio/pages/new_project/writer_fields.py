@@ -17,6 +17,8 @@ LABEL_PX = 132
 FOLD_IN_PX = 5
 """Indent that aligns the chevron with the editors, px."""
 MODEL_HELP = "LiteLLM model name (openai/gpt-5.4, anthropic/…) or a model server on this machine."
+BUDGET_HELP = "Spending limit; when it is reached, results are kept."
+URL_HELP = "URL of an OpenAI-compatible server, for models named openai/…"
 PRICE_HELP = "USD per million tokens; only for models without a known price."
 
 
@@ -38,8 +40,8 @@ class WriterFields(QWidget):
             key: FormRow(key, label, field, help=help, label_px=LABEL_PX)
             for key, label, field, help in (
                 ("model", who, self.model, MODEL_HELP),
-                ("budget", "Budget, $", self.budget, "Spending limit; earlier results are kept."),
-                ("url", "Base URL", self.url, "URL of an OpenAI-compatible server (openai/…)."),
+                ("budget", "Budget, $", self.budget, BUDGET_HELP),
+                ("url", "Base URL", self.url, URL_HELP),
                 ("price_in", "$ per million input tokens", self.price_in, PRICE_HELP),
                 ("price_out", "$ per million output tokens", self.price_out, PRICE_HELP),
             )

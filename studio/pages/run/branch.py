@@ -19,15 +19,15 @@ from studio.widgets.text.text import Text
 
 WAYS = ("Continue training", "Replay exactly")
 GO_ON = (
-    "The branch starts as a copy of this run up to that step, including "
+    "The branch starts as a copy of this run up to the chosen step, including "
     "trajectories, verdicts and labels. New steps use the current rubric and agent."
 )
 REPEAT = (
-    "Repeats the updates after the step from stored trajectories, without new "
-    "sampling. Every checkpoint is compared with that of this run, byte for byte."
+    "Repeats the updates after the chosen step from stored trajectories, without new sampling. "
+    "Every checkpoint is compared byte for byte with the checkpoint of this run at the same step."
 )
 WEIGHTS = (
-    "An RL run starts from these weights with the current project settings. Steps "
+    "An RL run starts from the weights of this run, with the current project settings. Steps "
     "count from 0 and the optimizer is reset."
 )
 LABEL_PX = 132

@@ -94,7 +94,7 @@ class RunPage(Page):
         self._stack.addWidget(self._damaged)
         vbox(self._stack, parent=self)
         self._add = Button("Charts", "quiet", icon="list-filter", height=24)
-        set_tip(self._add, "Hide charts, or move a chart from below to the main charts")
+        set_tip(self._add, "Hide charts, or move charts from the lower sections to the main charts")
         self._zoom = ZoomButton(self.charts)
         for tool in (self._zoom, self._add, SmoothingSlider(self.charts)):
             self._strip.add_tool(tool)

@@ -59,7 +59,7 @@ COLUMNS: tuple[Column[RunSummary], ...] = (
     Column("Run", "name", lambda r: r.name, right=False),
     Column("State", "state", lambda r: run_words(r).text, right=False),
     Column("Reward", None, lambda r: "", right=False,
-           help="Mean reward by step; empty for judged runs (rewards relative to a group)"),
+           help="Mean reward by step; empty for judged runs, whose rewards are relative"),
     Column("Best", "best", best_words,
            help="Best validation: mean reward, or win rate against the baseline"),
     Column("95 %", None, lambda r: "", right=False,

@@ -105,13 +105,13 @@ def disk_words(free_bytes: int, used_bytes: int) -> str:
 
 def delete_words(model: LocalModel) -> str:
     """Describe what deleting a model means, for the confirmation."""
-    words = [f"{formatting.size(model.bytes)} of disk space are freed."]
+    words = [f"This frees {formatting.size(model.bytes)} of disk space."]
     if model.projects:
         names = ", ".join(model.projects[:3])
         words.append(f"Projects that use the model: {names}.")
     if model.runs:
         runs = formatting.plural(model.runs, "run needs", "runs need")
-        words.append(f"{runs} the model again to be resumed or exported.")
+        words.append(f"{runs} the model to be resumed or exported.")
     again = "copied" if model.kind == "uploaded" else "downloaded"
     words.append(f"The model can be {again} again.")
     return " ".join(words)

@@ -11,7 +11,6 @@ from engine.protocol.records.backends import BackendFacts, Provision, ignored
 from studio.text import formatting
 
 BITS = {"8bit": "8 bits", "4bit": "4 bits"}
-SLEEPS = {"off": "vLLM awake", "cache": "KV cache sleeps", "all": "vLLM sleeps"}
 SETTINGS = ("Open Settings", "engines.open")
 
 
@@ -38,7 +37,7 @@ def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
         "backend.sampler": _sampler(config, facts),
         "backend.trainer": _trainer(config, facts),
         "backend.weights": _weights(config, facts),
-        "backend.recompute": Note("A third slower, but uses a fraction of the memory."),
+        "backend.recompute": Note("A third slower, but activations use a fraction of the memory."),
         "backend.processes": _processes(config, facts),
         "backend.memory_share": Note(
             "Share of GPU memory, 0 to 1. Empty: computed from the memory forecast."
@@ -73,7 +72,11 @@ def summary(config: ProjectConfig) -> str:
         words.append(f"{formatting.percent(backend.memory_share)} of GPU memory for vLLM")
     if backend.sleep != "auto":
         words.append(
-            {"off": "no sleep", "cache": "cache sleeps", "all": "all sleeps"}[backend.sleep]
+            {
+                "off": "vLLM stays in memory",
+                "cache": "vLLM frees its cache",
+                "all": "vLLM frees all",
+            }[backend.sleep]
         )
     words.append(f"staleness {config.train.staleness}")
     if backend.share_card:
@@ -91,7 +94,9 @@ def checks(notes_by_key: dict[str, Note]) -> list[tuple[str, str]]:
 def _sampler(config: ProjectConfig, facts: BackendFacts | None) -> Note:
     if config.backend.sampler == "torch":
         return Note("Samples in the trainer’s process, alternating with training. Runs anywhere.")
-    usual = Note("Separate server, many times faster on a GPU. Checked at each update.")
+    usual = Note(
+        "Separate server, many times faster on a GPU. Log-probs are checked at each update."
+    )
     if facts is None:
         return usual
     if facts.vllm.state != "ready":

@@ -55,7 +55,7 @@ class FlightGroup:
 
 def restart_words(event: e.WorkerRestarted) -> str:
     """Describe why a worker was restarted, and how often in a row."""
-    again = f" (restart {event.attempt} in a row)" if event.attempt > 1 else ""
+    again = f" (consecutive restart {event.attempt})" if event.attempt > 1 else ""
     return f"{event.problem.message} Restarting{again}."
 
 

@@ -136,7 +136,7 @@ class RunState(RunProgress):
             return False
         first = event.first if isinstance(event, History) else event.seq
         if first != self.seq + 1:
-            raise SequenceGap(f"run {self.run_id}: event {first} after {self.seq}")
+            raise SequenceGap(f"run {self.run_id}: expected event {self.seq + 1}, received {first}")
         self.seq = event.seq
         if isinstance(event, History):
             self.at = max(self.at, event.at)
@@ -256,7 +256,7 @@ class RunState(RunProgress):
             ):
                 pass  # applied by `RunProgress`
             case e.ProgressTicked():
-                raise AssertionError("ticks are never folded")
+                raise AssertionError("ProgressTicked is applied by _tick, never here")
             case _:
                 assert_never(event)
 

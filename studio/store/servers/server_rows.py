@@ -187,7 +187,7 @@ def removal_words(view: HostView) -> str:
     """Describe what the removal of a server deletes."""
     report = view.report
     kept = len(view.runs)
-    size = f", about {formatting.size(report.installed_bytes)} with the engine" if report else ""
+    size = f" (about {formatting.size(report.installed_bytes)} with the engine)" if report else ""
     folder = report.folder if report else view.spec.folder or "its folder"
     words = f"Everything in {folder} on {view.spec.name} is deleted{size}"
     if kept:

@@ -140,7 +140,9 @@ class ChartCard(QWidget):
         self._add(bars, pane)
         return bars
 
-    def add_validation(self, name: str = "validation, 95 %", *, pane: int = 0) -> ValidationSeries:
+    def add_validation(
+        self, name: str = "validation, 95 % CI", *, pane: int = 0
+    ) -> ValidationSeries:
         """Add a series of validation results, drawn as diamonds with whiskers."""
         diamonds = ValidationSeries(name)
         self._add(diamonds, pane)

@@ -180,7 +180,7 @@ class ValidationSeries(Series):
 
     legend_mark = "diamond"
 
-    def __init__(self, name: str = "validation, 95 %", token: str = "text") -> None:
+    def __init__(self, name: str = "validation, 95 % CI", token: str = "text") -> None:
         super().__init__(name, token)
         self.means: Array = np.zeros(0)
         self.low: Array = np.zeros(0)

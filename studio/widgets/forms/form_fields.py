@@ -214,7 +214,7 @@ class SuggestField(Field):
     def line(self) -> QLineEdit:
         """Line edit of the combo box."""
         line = self._box.lineEdit()
-        assert line is not None, "an editable box has one"
+        assert line is not None, "an editable combo box has a line edit"
         return line
 
     def set_choices(self, choices: Sequence[str]) -> None:

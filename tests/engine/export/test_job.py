@@ -99,7 +99,7 @@ def test_flipped_byte_is_detected_and_kept_only_with_force(
     assert report.parity.verdict == "differs"
     assert report.parity.forced
     assert (
-        "1 files were changed after they were written: model.safetensors"
+        "1 file was changed after the export was written: model.safetensors"
         in report.parity.failures[0]
     )
     assert (listener.events[0].verdict, listener.events[0].step) == ("differs", 3)

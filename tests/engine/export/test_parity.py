@@ -70,7 +70,7 @@ def test_converted_export_is_at_best_close() -> None:
     [
         (
             {"files": FilesCheck(files=3, bytes=1, wrong=["a"])},
-            "changed after they were written: a",
+            "changed after the export was written: a",
         ),
         ({"weights": GOOD_WEIGHTS.model_copy(update={"outside": 2, "first": "w"})}, "first in w"),
         ({"weights": GOOD_WEIGHTS.model_copy(update={"missing": ["w"]})}, "missing: w"),

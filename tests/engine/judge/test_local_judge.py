@@ -99,8 +99,8 @@ def test_reason_states_held_out_accuracy() -> None:
     best, worst = asyncio.run(judge.judge([trajectory(99, 0, 49), trajectory(99, 1, 0)]))
     assert judge.accuracy is not None
     share, pairs = judge.accuracy
-    suffix = f"trajectories of 12 groups. This model (fit {judge.version}) ranks {share:.2f} of "
-    suffix += f"{pairs} held-out pairs correctly."
+    suffix = f"trajectories of 12 groups. This model (fit {judge.version}) ranks "
+    suffix += f"{100 * share:.0f} % of {pairs} held-out pairs correctly."
     assert best.reason == f"Resembles preferred {suffix}"
     assert worst.reason == f"Resembles rejected {suffix}"
 

@@ -110,7 +110,7 @@ def test_shortened_log_keeps_its_end(tmp_path: Path) -> None:
         assert shorten(log, 2**20, 1000)
         writer.write(b"after\n")
     text = log.read_text()
-    assert text.startswith("[5 MB left out]\n")
+    assert text.startswith("[5 MB of earlier output removed]\n")
     assert text.endswith("\nlast\nafter\n")
     assert len(text) < 1100
     assert not shorten(log, 2**20, 1000)

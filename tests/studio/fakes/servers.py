@@ -41,7 +41,7 @@ CHECKS = [
         name="Logout",
         state="warn",
         words="This server ends your processes when you log out.",
-        hint="Run `loginctl enable-linger` there once; otherwise runs end with the connection.",
+        hint="Run `loginctl enable-linger` there once; otherwise runs end when you disconnect.",
     ),
 ]
 REPORT = HostReport(

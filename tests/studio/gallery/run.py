@@ -156,7 +156,7 @@ def _parts(link: ChartLink) -> ChartCard:
 def _spread(link: ChartLink) -> ChartCard:
     card = ChartCard("Reward spread within groups", link)
     line = card.add_line("standard deviation", "plot-1", width_px=2.0)
-    bars = card.add_bars(["share without signal"], ["ghost"])
+    bars = card.add_bars(["groups without signal"], ["ghost"])
     noise = demo.rng()
     x = np.linspace(0, 1, 46)
     line.set_data(demo.STEPS, 0.23 + 0.06 * np.sin(3 * x) - 0.16 * x + noise.normal(0, 0.014, 46))

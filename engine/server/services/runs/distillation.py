@@ -73,7 +73,7 @@ def check(plan: EvaluationPlan) -> None:
         raise ConfigError.of(
             "demonstrations.one_teacher",
             "Demonstrations can be collected from only one teacher at a time.",
-            "Choose one model and no other system prompts.",
+            "Choose one model, and no system prompt other than the project's.",
         )
 
 

@@ -75,13 +75,13 @@ def lines(
 def _lost(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Rollouts without signal", link)
     add = partial(card.add_line, ghost=False, form=percent)
-    silent, cut = add("no signal", "plot-1"), add("cut", "plot-2")
+    silent, truncated = add("no signal", "plot-1"), add("truncated", "plot-2")
     unscored = add("unscored", "plot-5")
     card.set_y(0, None, unit="%")
 
     def fill(run: RunModel) -> None:
         silent.set_data(*run.series("groups/no_signal"))
-        cut.set_data(*run.series("truncated"))
+        truncated.set_data(*run.series("truncated"))
         steps, counts, attempts = run.aligned("unscored", "trajectories")
         unscored.set_data(steps, counts / np.maximum(attempts, 1))
 
@@ -91,14 +91,14 @@ def _lost(link: ChartLink) -> tuple[ChartCard, Fill]:
 def _ratio(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Importance ratio", link, ("Median, percentiles 1–99", "Largest"))
     band = card.add_band("1–99 %", "plot-1", form=_three)
-    middle = card.add_line("middle", "plot-1", ghost=False, form=_three)
+    median = card.add_line("median", "plot-1", ghost=False, form=_three)
     largest = card.add_line("largest", "plot-5", pane=1, ghost=False)
     card.set_y(None, None, zero=False)
     card.set_y(None, None, pane=1, log=True)
 
     def fill(run: RunModel) -> None:
         band.set_data(*run.aligned("ratio/p1", "ratio/p99"))
-        middle.set_data(*run.series("ratio/p50"))
+        median.set_data(*run.series("ratio/p50"))
         largest.set_data(*run.series("ratio/max"))
         last = last_of(run, "ratio/max")
         card.set_last(formatting.number(last) if last is not None else "")
@@ -154,14 +154,14 @@ def _gap(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Log-prob gap", link)
     form = formatting.significant
     sampled = [card.add_line(line.name, line.token, form=form) for line in GAP]
-    moved = card.add_line("moved", "plot-7", ghost=False, dashed=True, form=form)
+    moved = card.add_line("policy change", "plot-7", ghost=False, dashed=True, form=form)
     card.set_y(None, None, zero=True, log=True)
 
     def fill(run: RunModel) -> None:
         for line, drawn in zip(GAP, sampled, strict=True):
             drawn.set_data(*run.series(line.metric))
         moved.set_data(*run.series("publish_moved"))
-        card.set_shown(moved, "moved", bool(len(run.series("publish_moved")[0])))
+        card.set_shown(moved, "policy change", bool(len(run.series("publish_moved")[0])))
         last = last_of(run, GAP[0].metric)
         card.set_last(form(last) if last is not None else "")
         wanted = _gap_limit(run)
@@ -236,7 +236,7 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         lines("Judge", TRUST, formatting.number, zero=False),
         ("judge/rules", "judge/local", "judge/canaries"),
         "Reward quality",
-        "Agreement with rules (judge) and labels (local judge); planted bad answers detected",
+        "Judge vs. rules, local judge vs. labels, and share of planted bad answers detected",
         needs="judge",
     ),
     ChartSpec(

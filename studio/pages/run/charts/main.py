@@ -85,7 +85,7 @@ def _win_rate(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Win rate against the baseline", link)
     card.set_empty("Appears after the second validation")
     card.set_y(0.0, 1.0, unit="%")
-    points = card.add_validation("validation, 95 %")
+    points = card.add_validation("validation, 95 % CI")
 
     def fill(run: RunModel) -> None:
         rates = sorted(run.state.win_rates.items())
@@ -139,7 +139,7 @@ def _events(run: RunModel) -> list[EventTag]:
 
 def _parts(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Reward parts", link)
-    card.set_empty("One line per reward part; appears after step 1")
+    card.set_empty("One line per reward part (shown after step 1)")
     lines: dict[str, object] = {}
 
     def fill(run: RunModel) -> None:
@@ -156,7 +156,7 @@ def _parts(link: ChartLink) -> tuple[ChartCard, Fill]:
 
 def _script(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Script metrics", link)
-    card.set_empty("Custom metrics; appear after the first model.log()")
+    card.set_empty("Custom metrics (shown after the first model.log())")
     lines: dict[str, object] = {}
 
     def fill(run: RunModel) -> None:
@@ -178,7 +178,7 @@ def _is_own(key: str) -> bool:
 
 def _spread(link: ChartLink) -> tuple[ChartCard, Fill]:
     card = ChartCard("Reward spread within groups", link)
-    bars = card.add_bars(["share without signal"], ["ghost"])
+    bars = card.add_bars(["groups without signal"], ["ghost"])
     line = card.add_line("standard deviation", "plot-1")
     overlay = Overlay(card, "groups/std_mean")
 
@@ -223,7 +223,7 @@ SPEED_PHASES = (
     ("rollouts", "time_s/rolling_out", "plot-1"),
     ("train", "time_s/training", "plot-3"),
     ("publish", "time_s/publishing", "plot-7"),
-    ("test", "time_s/validating", "plot-4"),
+    ("validation", "time_s/validating", "plot-4"),
 )
 
 

@@ -137,7 +137,7 @@ class ValidationChart:
         for run in runs:
             if run.state.run_id not in self._drawn:
                 line = HeldLineSeries(run.name, run.token, ghost=False, width_px=1.25)
-                points = ValidationSeries(f"{run.name}, 95 %", run.token)
+                points = ValidationSeries(f"{run.name}, 95 % CI", run.token)
                 self._drawn[run.state.run_id] = line, points
                 self.card.add_series(line, in_legend=False)
                 self.card.add_series(points, in_legend=False)

@@ -98,8 +98,8 @@ class ValidationView(QWidget):
         many = max(one.validations for one in found.runs)
         if found.at == "best" and many > 1:
             lines.append((
-                "The best of several validations is likely too high. Choose “Last” for a fair "
-                "comparison.", "muted",
+                "The best of several validation scores is likely too high. Choose “Last” for a "
+                "fair comparison.", "muted",
             ))  # fmt: skip
         for old in self._lines:
             old.deleteLater()

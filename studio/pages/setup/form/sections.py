@@ -88,9 +88,7 @@ class ChoicesForm(QWidget):
 
     def _agent_row(self) -> None:
         self._second = self._row(
-            2,
-            "Agent",
-            "Your code, which calls the model through the base URL and API key it is given.",
+            2, "Agent", "Your code. It calls the model with the base URL and API key from Atelier."
         )
         self._agent = PathField("Agent file", "agent.py", "Browse")
         self._agent_entry = Entry(self._agent)
@@ -258,7 +256,7 @@ class ChoicesForm(QWidget):
     def _show_outside(self, outside: bool) -> None:
         """Hide the settings that a training script defines."""
         for row, words in (
-            (self._second, "Rollouts come from a training script."),
+            (self._second, "A training script runs the rollouts."),
             (self._third, "The training script defines the scenarios."),
             (self._fifth, "The training script defines the number of steps."),
         ):

@@ -12,7 +12,7 @@ def project_checks(
     could be loaded; `lacking`: missing packages; `outside`: an external script makes the rollouts.
     """
     if outside and not problems:
-        return [("good", "project.toml is valid"), ("open", "Rollouts come from a script")]
+        return [("good", "project.toml is valid"), ("open", "A script runs the rollouts")]
     if problems:
         return [("bad", f"{p.where}: {p.message}" if p.where else p.message) for p in problems[:5]]
     lines = [("good", "project.toml and scenarios are valid")] if readable else []

@@ -192,7 +192,7 @@ def _judge_facts(judge: JudgeForecast) -> list[Fact]:
     tests = formatting.short(judge.validation_calls)
     cost = judge_cost(judge) or "price known after the first run"
     over = judge.budget_usd is not None and (judge.usd_high or 0.0) > judge.budget_usd
-    words = f"{cost}, {tests} for validations"
+    words = f"{cost}, {tests} calls for validations"
     if over:
         words += f", budget ${judge.budget_usd:.2f}"
     return [Fact("Judge calls", calls, tone="warn" if over else "text", below=words)]

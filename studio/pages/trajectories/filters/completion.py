@@ -19,7 +19,7 @@ from engine.protocol.requests.filters import (
 from engine.protocol.requests.runs import FilterNames
 
 MOST = 40
-LABELS = ("best", "worst", "veto", "exclude", "gold", "flag", "note", "score", "order")
+LABELS = ("best", "worst", "veto", "exclude", "gold", "flag", "note", "score", "order", "field")
 JOINS = {"and": "both conditions", "or": "at least one of the conditions"}
 OPERATOR_WORDS = dict(
     zip(

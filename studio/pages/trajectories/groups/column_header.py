@@ -215,7 +215,7 @@ def change_words(record: Trajectory) -> str:
     now = record.parts.get(LABEL, record.parts.get(RULER))
     kept = LABEL not in record.parts and now == before.parts.get(RULER)
     if RULER in before.parts and now is not None and not kept:
-        who = "you" if LABEL in record.parts else "rescaled to your scores"
+        who = "you" if LABEL in record.parts else "rescaled to match your scores:"
         return f"judge {formatting.number(before.parts[RULER])}, {who} {formatting.number(now)}"
     return f"reward before the label {formatting.number(before.reward)}"
 

@@ -206,7 +206,7 @@ class SharedStart(QWidget):
         """Show the messages and length of the prefix shared by the trajectories of a group."""
         self._words.set_words(shared_words(records[0]) if records else "")
         count = shared_tokens(records)
-        once = f", computed once for {len(records)}" if len(records) > 1 else ""
+        once = f", computed once for {len(records)} rollouts" if len(records) > 1 else ""
         self._tokens = f"{formatting.count(count)} tokens{once}   " if count else ""
         self._show_link()
 

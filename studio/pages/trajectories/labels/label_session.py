@@ -355,7 +355,7 @@ class LabelSession(QObject):
             words = f"{begin}{wording.gist(label, numbers)} in {place}."
             same = run_id == self._session.run.run_id
             if same and label.split == "train" and label.step <= self._session.run.state.closed:
-                words += f" Step {label.step} is complete; its update stays."
+                words += f" Step {label.step} is complete, so its update does not change."
             self._tell(run_id, answer, words)
 
         self._outbox.put(LabelRequest(None, work, done, lambda problem, _: self._refuse(problem)))

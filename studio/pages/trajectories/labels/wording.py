@@ -148,9 +148,7 @@ def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
             "“Train again”."
         )
     if preview.mapped:
-        words.append(
-            f"The judge scores of the others are rescaled to your {preview.mapped} scores."
-        )
+        words.append(f"The other judge scores are rescaled to match your {preview.mapped} scores.")
     return " ".join(words)
 
 

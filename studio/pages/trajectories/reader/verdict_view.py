@@ -44,7 +44,7 @@ class VerdictView(QWidget):
             if verdict.score is not None
             else ("gave no score")
         )
-        name = "Judge" if chief else "Judge score (not part of the reward),"
+        name = "Judge" if chief else "Judge (not part of the reward)"
         add(line, Text(f"{name} {score_words}", "heading", 600), STRETCH)
         self._column.addLayout(line)
         source = f"{short_model(verdict.judge)} · rubric {verdict.rubric[:6]}"

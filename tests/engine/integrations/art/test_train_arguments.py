@@ -101,7 +101,7 @@ def test_ineffective_arguments_give_a_notice() -> None:
     assert ["plot_tensors" in notices[0], "packed_sequence_length" in notices[1]] == [True, True]
     idle = algorithm_of(TrainArguments(truncated_importance_sampling=2.0))[1]
     assert "no effect without precalculate_logprobs" in idle[0]
-    with pytest.raises(ConfigError, match="loss_fn='dpo'"):
+    with pytest.raises(ConfigError, match="ART has no loss function 'dpo'"):
         algorithm_of(TrainArguments(loss_fn="dpo"))  # type: ignore[arg-type]
 
 

@@ -68,7 +68,7 @@ def test_queue_of_a_stored_run(tmp_path: Path) -> None:
     found = review_queue(reader, ReviewQuery(), WEIGHTS)
     assert (found.total, [one.group for one in found.items]) == (2, [0, 3])
     unstable = found.items[0]
-    assert unstable.words == "The judge passes rank 3 of 3 pairs differently."
+    assert unstable.words == "The passes of the judge rank 3 of 3 pairs differently."
     assert unstable.strengths["judge_and_rules"] == 1.0
     assert queue(reasons=["judge_passes"]) == [0]
     assert queue(limit=1) == [0]

@@ -55,7 +55,7 @@ def test_reversed_pairs_between_judge_passes() -> None:
     assert "judge_passes" not in only(group(0, rewards, passes={"m": uneven}))
     (item,) = rank_groups([group(0, rewards, passes={"m": turning})])
     assert (item.reason, item.strengths["judge_passes"]) == ("judge_passes", 1.0)
-    assert item.words == "The judge passes rank 3 of 3 pairs differently."
+    assert item.words == "The passes of the judge rank 3 of 3 pairs differently."
 
 
 def test_reversed_pairs_between_judges_and_between_judge_and_rules() -> None:

@@ -175,7 +175,7 @@ def test_page_with_gap_or_of_another_run_is_rejected(source: Path, replica_folde
         ("CREATE VIEW v AS SELECT 1", "tables"),
         ("DROP TABLE labels; CREATE VIEW labels AS SELECT 1", "tables"),
         ("ALTER TABLE calls ADD COLUMN more TEXT", "tables"),
-        ("UPDATE events SET kind = NULL", "contains another number or kind"),
+        ("UPDATE events SET kind = NULL", "the number or kind of event"),
         ("UPDATE trajectories SET body = x'00' WHERE body NOT NULL", "damaged"),
         ("UPDATE trajectories SET id = 'a'", "UNIQUE"),
     ):

@@ -497,7 +497,7 @@ def tampered_reader(tmp_path: Path, *statements: str) -> RunReader:
     [
         ("{", "event 2 cannot be read: "),
         ('{"kind": "log.written", "seq": 2, "level": "loud"}', "event 2 cannot be read: "),
-        ('{"kind": "moon.risen", "seq": 7}', r"event 2 contains event 7\."),
+        ('{"kind": "moon.risen", "seq": 7}', r"event 2 has the number 7 in its content\."),
     ],
 )
 def test_damaged_event_is_named_in_the_error(tmp_path: Path, body: str, why: str) -> None:
@@ -531,9 +531,9 @@ def test_damaged_row_raises_store_error(tmp_path: Path) -> None:
         lambda: reader.stored("train", 1),
         lambda: reader.stored("train", 1, 0),
     ):
-        with pytest.raises(StoreError, match="a packed row is not a Trajectory: "):
+        with pytest.raises(StoreError, match="a compressed row is not a valid Trajectory: "):
             read()
-    with pytest.raises(StoreError, match="a row is not a TrajectoryRow: "):
+    with pytest.raises(StoreError, match="a row is not a valid TrajectoryRow: "):
         reader.trajectories(TrajectoryQuery())
     reader.close()
 

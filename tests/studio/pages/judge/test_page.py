@@ -182,7 +182,7 @@ def test_agreement_is_shown_with_evidence(
             await until(lambda: card._figure.words() == "0.71")
             assert "0.62 to 0.79" in card._under.words()
             assert "0.83" in card._ceiling.words()
-            assert "Preference flips when reordered 6%" in card._facts.accessibleName()
+            assert "Pairs that flip between passes 6%" in card._facts.accessibleName()
             card._show.click()
             assert page._sheet.is_open()
             card._suggest.click()

@@ -88,9 +88,9 @@ def test_confirmation_names_what_needs_the_model() -> None:
         name="a/b", title="b", kind="hub", path="/x", bytes=2 * 10**9, projects=("p",), runs=2
     )
     words = delete_words(model)
-    assert "2 GB of disk space are freed." in words
+    assert "This frees 2 GB of disk space." in words
     assert "Projects that use the model: p." in words
-    assert "2 runs need the model again" in words
+    assert "2 runs need the model to be resumed or exported." in words
     assert chips(local_row(model)) == ["hub cache", "2 runs", "1 project"]
 
 

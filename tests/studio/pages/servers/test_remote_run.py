@@ -148,7 +148,7 @@ def test_second_fetch_is_queued_after_first(
             page._fetch(first)
             await until(lambda: page._fetches.coming == first)
             page._fetch(second)
-            assert f"{second.words} is queued after {first.words}" in studio.notifier.words()
+            assert f"{second.words} is fetched after {first.words}" in studio.notifier.words()
             await until(lambda: not {first.step, second.step} & engine.checkpoints.elsewhere)
             await until(lambda: page._fetches.coming is None)
             await until(lambda: not any(page.tasks.busy(job) for job in page._fetches._jobs))

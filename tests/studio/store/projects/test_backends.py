@@ -37,7 +37,7 @@ def test_defaults_need_no_installation() -> None:
         (PROCESSOR, "info", "460 MB to download, 1.4 GB on disk", ("", "")),
         (IDLE_CARD, "info", "Only the GPU engine uses your GPU", SETTINGS),
         (BARE_CARD, "bad", "Install the GPU engine", SETTINGS),
-        (GPU_ENGINE, "faint", "Checked at each update", ("", "")),
+        (GPU_ENGINE, "faint", "Log-probs are checked at each update", ("", "")),
     ],
 )
 def test_note_of_vllm_sampler_depends_on_engine(

@@ -268,7 +268,7 @@ PLANNED = e.StepStarted(
 
 
 def test_sequence_gap_names_run_and_both_events() -> None:
-    with pytest.raises(SequenceGap, match=r"^run r: event 3 after 1$"):
+    with pytest.raises(SequenceGap, match=r"^run r: expected event 2, received 3$"):
         after(STARTED).apply(e.RunPaused(step=1, seq=3))
 
 
@@ -383,7 +383,7 @@ def test_log_lines_are_counted_and_truncated() -> None:
 
 @pytest.mark.parametrize(
     ("attempt", "words"),
-    [(1, "It crashed. Restarting."), (2, "It crashed. Restarting (restart 2 in a row).")],
+    [(1, "It crashed. Restarting."), (2, "It crashed. Restarting (consecutive restart 2).")],
 )
 def test_worker_restart_is_logged_as_warning(attempt: int, words: str) -> None:
     problem = Problem(code="x.y", message="It crashed.")
@@ -620,7 +620,7 @@ def test_parts_of_a_history_have_the_effect_of_the_whole() -> None:
 
 def test_history_with_gap_raises_sequence_gap() -> None:
     state = after(STARTED)
-    with pytest.raises(SequenceGap, match="event 3 after 1"):
+    with pytest.raises(SequenceGap, match="expected event 2, received 3"):
         state.apply(history(3, 9))
     assert not state.apply(history(1, 1))
     assert state.apply(history(2, 4))

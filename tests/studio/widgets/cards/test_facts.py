@@ -5,9 +5,9 @@ from pytestqt.qtbot import QtBot
 from studio.widgets.cards.facts import Fact, FactRow
 
 FACTS = [
-    Fact("Preference flips when the order changes", "6%"),
-    Fact("Same result on repeat", "τ 0.94"),
-    Fact("Longer trajectory scores higher", "+0.08"),
+    Fact("Pairs that flip between passes", "6%"),
+    Fact("Agreement between passes", "τ 0.94"),
+    Fact("Correlation of score and length", "τ +0.08"),
     Fact("Canaries detected", "3 / 4"),
 ]
 

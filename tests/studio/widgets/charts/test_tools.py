@@ -56,10 +56,10 @@ def test_chart_is_saved_as_image_drawing_and_values(card: ChartCard, tmp_path: P
         rows = list(csv.DictReader(source))
     assert len(rows) == 40
     assert rows[0] == {
-        "step": "1", "training": "0.025", "validation, 95 %": "0.2",
-        "validation, 95 % low": "0.1", "validation, 95 % high": "0.3",
+        "step": "1", "training": "0.025", "validation, 95 % CI": "0.2",
+        "validation, 95 % CI low": "0.1", "validation, 95 % CI high": "0.3",
     }  # fmt: skip
-    assert rows[-1]["validation, 95 % low"] == ""
+    assert rows[-1]["validation, 95 % CI low"] == ""
 
 
 def test_unwritable_file_is_reported(card: ChartCard, tmp_path: Path, qtbot: QtBot) -> None:
