@@ -22,7 +22,8 @@ def store_scenarios(folder: Path, scenarios: Sequence[Scenario]) -> None:
 
 
 def stored_scenarios(folder: Path) -> list[Scenario]:
-    """Return the stored scenarios. Raises StoreError if they cannot be read."""
+    """Return the scenarios that an evaluation stored in its run folder `folder` when it started.
+    Raises StoreError if they cannot be read."""
     file = folder / SCENARIOS
     try:
         lines = file.read_text(encoding="utf-8").splitlines()

@@ -35,8 +35,9 @@ def check_group(scenario: Scenario, attempt: Trajectory | None, at: float) -> li
 def newest_attempt(
     reader: RunReader, scenarios: list[Scenario]
 ) -> tuple[Scenario, Trajectory] | None:
-    """Return the newest arena trajectory that an agent made on one of these scenarios and that a
-    judge can compare, with the scenario; or None."""
+    """Return the newest trajectory of the project's side-by-side chat that its agent made on one of
+    these scenarios, with the scenario; None without one. Failed rollouts, which no judge can
+    compare, are skipped."""
     by_id: dict[str, Scenario] = {one.id: one for one in scenarios}
     page = reader.trajectories(TrajectoryQuery(sort="recent", limit=NEWEST))
     for row in page.items:

@@ -54,7 +54,8 @@ def default_workspace() -> Path:
 
 
 def runtime_dir() -> Path:
-    """The user's private folder for sockets, locks and discovery files: 0700, not a link."""
+    """The user's private folder for sockets, locks and discovery files, created with mode 0700 if
+    needed. Raises LaunchError if it is a link or belongs to another user."""
     session = os.environ.get("XDG_RUNTIME_DIR")  # unset on servers and in containers
     state = Path(platformdirs.user_state_dir("atelier"))
     path = Path(session) / "atelier" if session else state / "runtime"

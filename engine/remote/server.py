@@ -83,8 +83,8 @@ class Host:
         )
 
     def notice(self, problem: Problem) -> None:
-        """Record a refused action of this server: as its problem until it is disconnected, and in
-        its list of notices, which stays."""
+        """Record that this server requested something that this machine refused. `problem` is shown
+        as the server's problem until it is disconnected, and stays in its list of notices."""
         self._noticed = problem
         self._notices.pop(problem.message, None)
         self._notices[problem.message] = problem

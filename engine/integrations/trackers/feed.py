@@ -340,7 +340,7 @@ def missing(name: TrackerName) -> Problem:
         code="track.missing",
         message=f"Nothing is sent to {TRACKERS[name]}: the environment {environment} is not "
         "installed.",
-        hint=f"Install it under Settings, Engines, or with `atelier environments install "
+        hint=f"Install it under Settings → Engines or with `atelier environments install "
         f"{environment}`; unsent data is then uploaded.",
     )
 

@@ -30,8 +30,8 @@ class Condition(NamedTuple):
     """Key of a step metric; `validation`: the newest validation's mean reward or win rate."""
     kind: Literal["above", "below", "falls", "rises"]
     limit: float | None
-    """Threshold (`above`, `below`) or size of the change (`falls`, `rises`); None: any significant
-    change of the validation."""
+    """Threshold (`above`, `below`) or size of the change (`falls`, `rises`); None: any
+    significant change of the validation result."""
     percent: bool
     """Whether the limit was given in percent. For `falls` and `rises` the change is then relative
     to the best value so far; for `unscored` the limit is a share of the trajectories."""

@@ -202,8 +202,8 @@ class Algorithm(Section):
     """Dynamic sampling (DAPO, 2503.14476): how many times a step may sample further scenarios to
     replace groups without signal (all rewards equal), which are left out of the batch."""
     overlong: Annotated[float, Field(ge=0, le=1)] = 0.0
-    """Soft overlong punishment (DAPO): share of max_tokens before the limit over which the reward
-    part `overlong` falls from 0 to −1. 0 disables it."""
+    """Soft overlong punishment (DAPO): in the last part of max_tokens, the reward part `overlong`
+    falls from 0 to −1. This is the size of that part as a share of max_tokens; 0 disables it."""
     mask_truncated: bool = False
     """Exclude truncated trajectories from the gradient; they still count in the mean of their
     group."""

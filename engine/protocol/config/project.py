@@ -214,7 +214,7 @@ class WarmupConfig(Section):
     epochs: Annotated[int, Field(ge=1, le=100)] = 1
     """Epochs over the demonstrations."""
     lr: Annotated[float, Field(gt=0, le=1)] = 2e-4
-    """Learning rate of the warm-up."""
+    """Learning rate of the supervised warm-up before the first RL step."""
     batch_size: Annotated[int, Field(ge=1, le=4096)] = 16
     """Demonstrations per update."""
 

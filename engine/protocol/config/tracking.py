@@ -97,17 +97,17 @@ class TrackConfig(Section):
     """Experiment trackers of a run; none by default. A tracker never slows down or stops a run."""
 
     wandb: WandbConfig = WandbConfig()
-    """Weights & Biases: metrics."""
+    """Send metrics to Weights & Biases."""
     mlflow: MlflowConfig = MlflowConfig()
-    """MLflow: metrics."""
+    """Send metrics to MLflow."""
     trackio: TrackioConfig = TrackioConfig()
-    """trackio: metrics."""
+    """Send metrics to trackio."""
     tensorboard: TensorboardConfig = TensorboardConfig()
-    """TensorBoard: metrics."""
+    """Write metrics for TensorBoard."""
     otel: OtelConfig = OtelConfig()
-    """OpenTelemetry: trajectories."""
+    """Send trajectories as OpenTelemetry traces."""
     langfuse: LangfuseConfig = LangfuseConfig()
-    """Langfuse: trajectories."""
+    """Send trajectories to Langfuse."""
 
     @model_validator(mode="after")
     def _check_addresses(self) -> "TrackConfig":
@@ -189,7 +189,7 @@ class TrackerList(Value):
 
     trackers: list[TrackerView] = Field(default_factory=list)
     sending: bool = False
-    """Whether events are being sent to the trackers now."""
+    """State: whether events are being sent to the trackers at this moment."""
 
 
 def sentence_of(view: TrackerView) -> str:

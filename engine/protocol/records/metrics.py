@@ -60,7 +60,8 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "validation/win_rate",
             "share",
-            "Probability that the judge prefers this validation's trajectories to the first one's.",
+            "Probability that the judge prefers the trajectories of this validation to those of "
+            "the first validation.",
             "the whole confidence interval is below 50 %",
         ),
         (

@@ -289,8 +289,9 @@ class Mirrors:
         return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
 
     async def until_here(self, run_id: str, seq: int) -> None:
-        """Wait up to `FIRST_EVENT_S` seconds until event `seq` is in the replica. Raises
-        LaunchError if the run is no longer mirrored because the connection was lost."""
+        """Wait until event `seq` is in the replica, but at most `FIRST_EVENT_S` seconds; a timeout
+        is not reported, since the event only arrives later then. Raises LaunchError if the run is
+        no longer mirrored because the connection was lost."""
         try:
             async with asyncio.timeout(FIRST_EVENT_S):
                 while followed := self._followed.get(run_id):

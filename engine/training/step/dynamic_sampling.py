@@ -19,9 +19,10 @@ Groups = list[list[Trajectory]]
 async def replace_groups_without_signal(
     run: Run, stage: Stage, choice: Choice, chosen: list[Scenario], groups: Groups, anew: bool
 ) -> Groups:
-    """Roll out further scenarios, one per group without signal, in at most `refills` rounds, and
-    return all groups. `choice` has the scenarios to draw from, `chosen` are those so far. With
-    `anew` (the step is sampled for the first time), events announce the new groups."""
+    """For each group without signal, roll out a group of another scenario from `choice`, in at most
+    `train.algorithm.refills` rounds. Return `groups` and the new ones, of which the update uses
+    those with signal. `chosen`: scenarios of `groups`. `anew`: the step is sampled for the first
+    time, so that events announce the new groups."""
     train, step = run.config.train, choice.step
     for _ in range(train.algorithm.refills):
         missing = train.groups - len(groups_with_signal(groups, train.algorithm))

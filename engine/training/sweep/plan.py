@@ -111,7 +111,9 @@ def config_of(record: SweepRecord, trial: SweepTrial, run: SweepRun) -> ProjectC
 def trials_of(
     plan: SweepPlan, config: ProjectConfig, settings: Mapping[str, Any]
 ) -> list[SweepTrial]:
-    """Trials that are known before the first result."""
+    """Trials that are known before the first result: those listed in the plan, none if each is
+    proposed when it starts. Their settings are `settings`, from which `config` was parsed, with
+    the swept values."""
     return [
         make_trial(number, values, config, settings) for number, values in enumerate(plan.values, 1)
     ]

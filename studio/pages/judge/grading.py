@@ -31,8 +31,8 @@ class GradingCard(Card):
         self._by_queue = Toggle("Review queue order")
         set_tip(
             self._by_queue,
-            "Start with groups where the judge is uncertain or contradicts the rules. These groups "
-            "are hard, so measured agreement is lower than on random groups.",
+            "Start with groups where the judge is uncertain or disagrees with the rule-based "
+            "rewards. These groups are hard, so measured agreement is lower than on random groups.",
         )
         left = vbox(self._words, self._meter, spacing=8)
         right = vbox(self._next, self._by_queue, spacing=6)

@@ -296,7 +296,7 @@ class MachineCard(_Headed):
         series = state.series.get("logprob_gap/max")
         gap = series.last if series else None
         if gap is None:
-            self._gap.set_spans([Span("Log-prob gap: measured after step 1", "faint")])
+            self._gap.set_spans([Span("Log-prob gap: available after step 1", "faint")])
             return
         fits = gap <= largest_gap(precision(state))
         word = "agree" if fits else "differ"

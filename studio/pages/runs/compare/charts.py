@@ -58,7 +58,8 @@ class OverlaidRun:
         return cls(state, name, token, np.fromiter(found, dtype=np.float64), places, hidden)
 
     def placed(self, steps: Floats) -> Floats:
-        """Return the x values of steps: whole seconds or tokens, or the steps themselves."""
+        """Map steps to x values of the selected axis: seconds or tokens of training so far, rounded
+        to whole numbers, or the steps themselves."""
         return np.round(np.interp(steps, self.steps, self.places)) if len(self.steps) else steps
 
     def values(self, name: str) -> tuple[Floats, Floats]:
