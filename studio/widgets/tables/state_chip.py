@@ -6,8 +6,8 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.text.chip import Chip
 
-LEAST_PX = 110
-"""Width down to which a narrow header elides the text."""
+LEAST_PX = 170
+"""Width down to which a narrow header elides the text; the engine's facts yield before."""
 # state -> (tone, icon)
 STATES = {
     "none": ("neutral", "circle-dashed"),

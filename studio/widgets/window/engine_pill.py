@@ -10,6 +10,8 @@ from studio.widgets.painting import paint
 from studio.widgets.painting.focus import Pressable
 from studio.widgets.tables.status_dot import STATE_TEXTS, paint_dot
 
+SEPARATOR = " · "
+
 
 class EnginePill(Pressable, QAbstractButton):
     """Engine pill: `set_engine("gpu-box · H200", "connected")`; states as in `status_dot`."""
@@ -41,6 +43,13 @@ class EnginePill(Pressable, QAbstractButton):
     def sizeHint(self) -> QSize:
         return QSize(round(paint.text_width(self.text(), "label", 400)) + 34, 24)
 
+    def words_in(self, width: float) -> str:
+        """Return the text without the last facts, separated by " · ", that do not fit."""
+        facts = self.text().split(SEPARATOR)
+        while len(facts) > 1 and paint.text_width(SEPARATOR.join(facts), "label", 400) > width:
+            facts.pop()
+        return SEPARATOR.join(facts)
+
     def minimumSizeHint(self) -> QSize:
         return QSize(60, 24)
 
@@ -56,4 +65,4 @@ class EnginePill(Pressable, QAbstractButton):
             )
             paint_dot(painter, QPointF(13, self.height() / 2), self._state)
             room = QRectF(22, 0, self.width() - 32, self.height())
-            paint.text(painter, room, self.text(), "muted", "label", 400)
+            paint.text(painter, room, self.words_in(room.width()), "muted", "label", 400)

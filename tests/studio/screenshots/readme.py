@@ -27,7 +27,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 
 from engine.protocol.records.runs import GroupSummary
-from engine.protocol.requests.runs import TrajectoryQuery
+from engine.protocol.requests.runs import EditProject, TrajectoryQuery
 from studio.app import Studio
 from studio.runtime.paths import resource
 from tests.studio.buttons.every_button import buttons_of
@@ -39,7 +39,9 @@ SIZE = (1280, 800)
 ANIMATION_WIDTH = 1000
 ANIMATION_BYTES = 3_000_000
 PICTURES_AT_STEP = 12
-LOAD_S, LABEL_S, SETTLE_S, REDRAWN_S = 120.0, 60.0, 1.2, 5.0
+STEPS = 24
+"""Steps of the run, enough that it still trains while the pictures are taken."""
+LOAD_S, LABEL_S, SETTLE_S, REDRAWN_S = 120.0, 60.0, 1.2, 2.0
 SAMPLING_S = 2.0
 """Time between two frames of the animation while the curve grows."""
 CURVE_FRAMES = 40
@@ -151,6 +153,7 @@ async def take(studio: Studio, project: Path) -> tuple[Pictures, Tour]:
     window.resize(*SIZE)
     session.open_project(str(project))
     await wait_for(lambda: session.project.path == str(project), LOAD_S)
+    await session.client.edit_project(str(project), EditProject(values={"train.steps": STEPS}))
     window.show_page("run")
     await wait_for(lambda: studio.actions.holds("trainable"), LOAD_S)
     await asyncio.sleep(SETTLE_S)

@@ -26,6 +26,7 @@ from studio.widgets.text.chip_line import ChipLine
 from studio.widgets.text.phrase import Phrase, Span
 from studio.widgets.text.text import Text
 from studio.widgets.text.tooltip import place_beside
+from studio.widgets.window.page_header import PageHeader
 from studio.widgets.window.sidebar import Sidebar
 from tests.studio.gallery.pages import PAGES
 
@@ -363,3 +364,19 @@ def test_long_choice_is_elided(qtbot: QtBot) -> None:
     assert field.editor.shown_words().endswith("…")  # type: ignore[attr-defined]
     field.editor.setFixedWidth(600)
     assert field.editor.shown_words().endswith("parameters")  # type: ignore[attr-defined]
+
+
+def test_engine_facts_yield_before_the_state_of_the_run(qtbot: QtBot) -> None:
+    header = PageHeader()
+    qtbot.addWidget(header)
+    header.set_place("Customer support triage", "lilac-kingfisher")
+    header.pill.set_engine("This machine · CPU · 2 cores", "connected")
+    header.chip.set_run_state("alive", "Step 14 · training")
+    header.resize(1072, 48)
+    header.show()
+    assert header.chip.width() == header.chip.sizeHint().width()
+    assert header.pill.width() < header.pill.sizeHint().width()
+    pill = header.pill
+    assert pill.words_in(pill.sizeHint().width()) == "This machine · CPU · 2 cores"
+    assert pill.words_in(pill.sizeHint().width() - 40) == "This machine · CPU"
+    assert pill.words_in(10) == "This machine"
