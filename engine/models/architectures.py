@@ -25,7 +25,7 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
             code="model.not_causal",
             message=f"{name} is not a causal language model that transformers supports "
             f"(model_type {str(kind)[:60]}).",
-            hint="Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
+            hint="Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 family.",
         )
     text = text_config(config)
     for key in LOGIT_CHANGES:
@@ -34,7 +34,7 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
                 code="model.unusual_head",
                 message=f"{name} transforms its logits after the output layer ({key}), "
                 "which the torch trainer does not support.",
-                hint="Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
+                hint="Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 family.",
             )
     return None
 

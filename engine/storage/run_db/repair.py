@@ -51,9 +51,9 @@ class Repaired:
     def words(self) -> str:
         if not self.events:
             return "The settings were restored from the intact database."
-        lost = "later events were unreadable" if self.broken else "none was lost"
-        transcripts = f" {self.transcripts} transcripts were lost." if self.transcripts else ""
-        return f"Repaired: {self.events} events were kept; {lost}.{transcripts}"
+        lost = "later ones were unreadable" if self.broken else "none lost"
+        transcripts = f" Lost transcripts: {self.transcripts}." if self.transcripts else ""
+        return f"Repaired. Events kept: {self.events}; {lost}.{transcripts}"
 
 
 def repair_database(folder: Path, database: str, known: RunSpec | None) -> Repaired:

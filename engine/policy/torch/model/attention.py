@@ -60,7 +60,7 @@ def attend(
         raise ModelError.of(
             "model.unusual_attention",
             f"This model uses an attention variant that is not supported: {', '.join(unknown)}.",
-            "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
+            "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 family.",
         )
     if attention_mask is not None or dropout:
         raise AssertionError("segments have neither masks nor dropout")

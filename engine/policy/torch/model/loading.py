@@ -50,7 +50,7 @@ def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
         raise ModelError.of(
             "model.own_attention",
             "This model has its own attention code, which does not support prefix trees.",
-            "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
+            "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 family.",
             where=path,
         ) from error
     except (OSError, ValueError, RuntimeError) as error:

@@ -253,7 +253,7 @@ def _refuse_unusual_head(model: PreTrainedModel) -> None:
                 "model.unusual_head",
                 f"This model transforms its logits after the output layer ({name}), which the "
                 "torch trainer does not support.",
-                "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 families.",
+                "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 family.",
             )
 
 

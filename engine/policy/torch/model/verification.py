@@ -100,7 +100,7 @@ def _refusal(model: Computed, reason: str, detail: str) -> ModelError:
     return ModelError.of(
         "model.not_exact",
         f"The torch trainer does not reproduce {kind} of transformers: {reason[:300]}.",
-        "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 families.",
+        "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 family.",
         where="model.name",
         detail=detail[:4000],
     )

@@ -129,7 +129,7 @@ def test_lost_transcripts_are_reported_and_rewards_are_kept(run: Path, tmp_path:
     repaired = repair(run)
     assert repaired.transcripts > 0
     assert repaired.events == MOVES + 1
-    assert f"{repaired.transcripts} transcripts were lost" in repaired.words
+    assert f"Lost transcripts: {repaired.transcripts}." in repaired.words
     rows = {row[0]: row[1:] for row in rollouts(run)}
     undamaged_run = make(tmp_path / "then" / RUN, MOVES)
     assert rows == {row[0]: row[1:] for row in rollouts(undamaged_run)}
