@@ -85,7 +85,8 @@ class Studio:
         self._bind()
 
     def start(self, project: str = "") -> None:
-        """Show the window, then find or start the engine and open a project (path)."""
+        """Show the window, then find or start the engine and open a project (path; empty: the last
+        one)."""
         self.window.show_page("home")
         self.window.show()
         self._collector.start()
@@ -296,7 +297,9 @@ class Studio:
 
 
 def main(project: str = "", workspace: str = "") -> int:
-    """Run the studio until its window is closed. A second start only raises the first window."""
+    """Run the studio until its window is closed. `project`: path to open (empty: the last one),
+    `workspace`: folder of projects (empty: from the settings). If a studio already runs in the
+    workspace, only raise its window. Returns the exit status."""
     app = QApplication.instance() or QApplication(sys.argv[:1])
     assert isinstance(app, QApplication)
     app.setApplicationName("Atelier")

@@ -58,7 +58,8 @@ class MainWindow(QMainWindow):
         return self._stack
 
     def set_pages(self, pages: Mapping[str, Page]) -> None:
-        """Set the pages by key. A mapping that builds pages on access calls `add_page` for each."""
+        """Set the mapping from which `show_page` takes pages by key. If the mapping builds pages on
+        first access, it must call `add_page` for each."""
         self._pages = pages
 
     def add_page(self, key: str, page: Page) -> None:
@@ -66,7 +67,8 @@ class MainWindow(QMainWindow):
         self._stack.addWidget(page)
 
     def show_page(self, key: str) -> None:
-        """Show a page by key: call `leave` of the previous one and `enter` of the new one."""
+        """Show a page by key (ignored if unknown): call `leave` of the previous page and `enter` of
+        the new one."""
         page = self._pages.get(key)
         if page is None:
             return

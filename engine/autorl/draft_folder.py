@@ -20,7 +20,8 @@ MOST_TOKENS = 4096
 
 
 def judge_config_of(writer: Writer) -> JudgeConfig:
-    """Settings for calls to the writer model. Raises ConfigError for an invalid model name."""
+    """Settings for calls to the model that writes drafts, in the form of judge settings since both
+    use the same client. Raises ConfigError for an invalid model name."""
     return JudgeConfig(
         enabled=True,
         models=(writer.model,),
@@ -34,8 +35,9 @@ def judge_config_of(writer: Writer) -> JudgeConfig:
 
 
 async def open_draft(wanted: DescribeTask) -> Path:
-    """Run folder of a project draft, created with its project if missing. Raises ConfigError if the
-    folder has other files or a finished project, Refused if it is not trusted."""
+    """Return the folder of the run that stores the LLM calls of a project draft; the unfinished
+    project `wanted.folder` and the run are created if missing. Raises ConfigError if the folder has
+    other files or a finished project, Refused if the existing project is not trusted."""
     folder = Path(wanted.folder).expanduser().resolve()
     require_draft_folder(folder)
     if (folder / FILE).exists():
@@ -65,7 +67,7 @@ def find_draft(project: Path) -> Path | None:
 
 
 def require_draft_folder(folder: Path) -> None:
-    """Raise ConfigError if the folder has a person's files, or a finished project."""
+    """Raise ConfigError unless the folder is missing, empty, or an unfinished project."""
     if (folder / FILE).is_file() and not _is_unfinished(folder):
         raise ConfigError.of(
             "authoring.finished",

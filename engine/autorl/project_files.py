@@ -26,8 +26,9 @@ SMALL_LR = 2e-4
 
 
 def finish_project(request: FinishProject) -> Path:
-    """Write the project and return its folder. Raises ConfigError, before writing, for an
-    incomplete draft or a folder with other files."""
+    """Write the project of a draft into `request.folder` and return that folder. Raises
+    ConfigError, before writing, for an incomplete draft, a finished project, or a folder with other
+    files."""
     folder = Path(request.folder).expanduser().resolve()
     require_draft_folder(folder)
     _check(request.draft)

@@ -28,7 +28,8 @@ class Scenarios(NamedTuple):
 
 
 def read_plan(text: str) -> Plan:
-    """Parse title, system prompt and rubric of a reply; returns a complaint if one is missing."""
+    """Parse title, system prompt and rubric of an LLM's reply. If one is missing, all are empty and
+    the `complaint` of the result says why."""
     data = json_object(text)
     if data is None:
         return Plan("", "", "", _no_object(text))
@@ -45,7 +46,8 @@ def read_plan(text: str) -> Plan:
 
 
 def read_scenarios(text: str) -> Scenarios:
-    """Parse scenarios from a reply; an invalid entry is counted and does not affect the others."""
+    """Parse scenarios from an LLM's reply. Invalid entries are left out and counted by reason; if
+    none is valid, the `complaint` of the result says why."""
     data = json_object(text)
     entries = _entries(data) if data is not None else None
     if entries is None:

@@ -31,7 +31,8 @@ LEAST_HELD_OUT = 2
 
 
 def shingles(text: str) -> frozenset[tuple[str, ...]]:
-    """Three-word shingles of a text; a short text is one shingle."""
+    """Set of all sequences of three consecutive words in a text, to compare texts; a shorter text
+    is one sequence. A single long word is split into its letters."""
     found = TOKENS.findall(JOINED.sub(r"\1 ", text.casefold()))
     words = [one for one in found if one[0].isalnum() or one[0] == "_" or _operates(one)]
     if len(words) == 1 and words[0].isalpha() and len(words[0]) >= LONG:
@@ -53,7 +54,8 @@ def similarity(one: frozenset[tuple[str, ...]], other: frozenset[tuple[str, ...]
 def without_duplicates(
     kept: Sequence[DraftScenario], new: Sequence[DraftScenario]
 ) -> list[DraftScenario]:
-    """Return the `new` scenarios that are no near duplicates of `kept` ones or of each other."""
+    """Return the `new` scenarios whose input is no near duplicate of the input of a `kept` scenario
+    or of an earlier new one."""
     known = [shingles(one.input) for one in kept]
     found = []
     for one in new:
@@ -65,8 +67,8 @@ def without_duplicates(
 
 
 def split(scenarios: Sequence[DraftScenario], seed: int) -> list[DraftScenario]:
-    """Assign a fifth of the scenarios of each difficulty to validation, and at least two in all;
-    the order stays."""
+    """Assign a fifth of the scenarios of each difficulty to validation, at least two in all, and
+    the others to training. `seed` decides the draw; the order stays."""
     by_difficulty: dict[int, list[int]] = {}
     for place, one in enumerate(scenarios):
         by_difficulty.setdefault(one.difficulty or 0, []).append(place)

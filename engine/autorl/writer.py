@@ -47,7 +47,8 @@ class DraftWriter:
 
     async def tell(self) -> AsyncGenerator[DraftTicked, None]:
         """Write the draft. Yields, before each LLM request, the draft so far and the maximum cost
-        (USD) of that request; the last tick has `ended` set."""
+        (USD) of that request; the last tick has `ended` set, and a `problem` if the draft is not
+        complete."""
         question = plan_question(self._wanted.description, self._wanted.tools)
         yield self._tick("Writing the system prompt and the rubric", question)
         await self._plan(question)

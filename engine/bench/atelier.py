@@ -120,7 +120,8 @@ class Atelier:
         ]
 
     async def replay(self, attempts: list[Attempt]) -> StepResult:
-        """Make one update on stored trajectories, with importance ratio 1 as in TRL."""
+        """Make and time one update on these trajectories, without sampling, and with importance
+        ratio 1 as in TRL."""
         start_s = time.perf_counter()
         metrics = await self._learn(attempts, Algorithm(correction=NoCorrection()))
         seconds = time.perf_counter() - start_s
@@ -191,7 +192,8 @@ def items_of(attempts: Sequence[Attempt]) -> list[TrainItem]:
 
 
 def per_turn(attempts: Sequence[Attempt]) -> list[TrainItem]:
-    """Return the same trajectories with one row per turn, each with its whole history."""
+    """Return training items with one turn each: its tokens are all tokens up to the end of the
+    turn, and only those of the turn are trained."""
     rows = []
     for item in items_of(attempts):
         done = 0

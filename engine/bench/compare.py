@@ -189,7 +189,7 @@ def first_gradient(folder: Path) -> dict[str, Any]:
 
 
 def named(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    """LoRA tensors with names that begin at `layers.`, without the prefixes of wrappers."""
+    """LoRA tensors alone, with names that begin at `layers.`, without the prefixes of wrappers."""
     return {
         name[name.index("layers.") :].replace(".default", ""): value
         for name, value in tensors.items()

@@ -21,7 +21,8 @@ class BenchError(AtelierError):
 
 
 def environment() -> Path:
-    """Return the Python executable with TRL; the first call installs it into the user's cache."""
+    """Return the Python executable of the environment that contains TRL; the first call installs it
+    into the user's cache."""
     return python_of("bench")
 
 

@@ -45,7 +45,7 @@ def value_text(value: SettingValue) -> str:
 
 
 def run_text(view: SweepView, trial: SweepTrial, run: SweepRun) -> str:
-    """Line about a run that has started or ended."""
+    """Line about a run of a trial that has started or ended."""
     values = ", ".join(f"{key} {value_text(value)}" for key, value in trial.values.items())
     place = f"trial {trial.number} of {view.trials_planned} · {values}"
     place += f" · seed {run.seed}" if view.sweep.seeds > 1 else ""
@@ -63,7 +63,7 @@ def run_text(view: SweepView, trial: SweepTrial, run: SweepRun) -> str:
 
 
 def result_text(view: SweepView, result: Interval | None) -> str:
-    """A result with its 95 % interval."""
+    """Mean result with its 95 % interval, or a note that nothing was scored (None)."""
     if result is None:
         return "nothing scored"
     show = percent if view.metric == "validation/win_rate" else figure
@@ -96,12 +96,13 @@ def table_text(view: SweepView) -> str:
 
 
 def result_of(view: SweepView, run: SweepRun) -> str:
-    """Result of one seed, without interval."""
+    """Result of one run (one seed of a trial), without interval; a dash without a result."""
     return result_text(view, run.result).partition(" (")[0] if run.result else "–"
 
 
 def closing_text(view: SweepView) -> str:
-    """Table, best trial, savings, importance and, for a sweep that is not over, how to resume."""
+    """Text printed after a sweep: table, best trial, savings, importance of settings and, for a
+    sweep that is not over, how to resume it."""
     lines = [table_text(view), ""]
     lines.append(f"Result: {METRICS[view.metric]}.")
     if view.best is not None:

@@ -117,7 +117,8 @@ def signed(value: float) -> str:
 
 
 def validation_words(reward: Interval | None, win_rate: Interval | None) -> str:
-    """Result of a validation for a table: win rate if the judge compares, else mean reward."""
+    """Result of a validation for a table: its win rate if there is one, else its mean reward; a
+    dash without either."""
     if win_rate:
         return f"wins {percent(win_rate.mean)}"
     return figure(reward.mean if reward else None)

@@ -29,11 +29,12 @@ class EngineCalls(Transport):
         await self._send("POST", "/engine/shutdown")
 
     async def lend_keys(self, keys: dict[str, str]) -> None:
-        """Lend API keys of judges by provider; the engine keeps them in memory only."""
+        """Send API keys of judges (provider → key) to the engine, which keeps them in memory
+        only."""
         await self._send("POST", "/keys", json={"keys": keys})
 
     async def lend_tracker_keys(self, keys: dict[str, str]) -> None:
-        """Lend API keys by tracker; the engine keeps them in memory only."""
+        """Send API keys (tracker → key) to the engine, which keeps them in memory only."""
         await self._send("POST", "/keys", json={"trackers": keys})
 
     async def doctor(self) -> list[Check]:
@@ -63,7 +64,7 @@ class EngineCalls(Transport):
         return await self._ask("POST", "/project/packages", EnvironmentView, body, params)
 
     async def use_engine(self, name: str, home: str = "") -> EngineChoice:
-        """Choose the engine that is started next: an environment's name, and its folder if there
-        are several. Raises Refused while a run is active."""
+        """Choose the engine that is started next: environment `name`, and its folder `home` if
+        several have that name. Raises Refused while a run is active."""
         body = UseEngine(name=name, home=home)
         return await self._ask("POST", "/engine/use", EngineChoice, body=body)

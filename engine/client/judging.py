@@ -21,7 +21,8 @@ class JudgingCalls(Transport):
     """Calls about judges, rubrics and labels."""
 
     async def call(self, run_id: str, key: str) -> Call:
-        """Stored request to a judge with its response, verbatim, by the cache key of the prompt."""
+        """Stored call of a judge, with request and response verbatim. `key` is its cache key, a
+        hash of model, settings and prompt."""
         return await self._ask("GET", f"/runs/{run_id}/calls/{key}", Call)
 
     async def agreement(self, run_id: str) -> list[Agreement]:
@@ -60,7 +61,8 @@ class JudgingCalls(Transport):
         return await self._ask("POST", path, JudgeCheck, params=params, timeout=STARTING_S)
 
     async def suggest_rubric(self, run_id: str, request: TryJudge) -> Suggestion:
-        """Ask the judge for a rubric under which it would agree with the person's labels."""
+        """Ask the judge for a rubric under which it would agree with the person's labels. Without
+        disagreements it is not asked, and the suggestion is empty."""
         path, timeout = f"/runs/{run_id}/judge/suggest", STARTING_S
         return await self._ask("POST", path, Suggestion, body=request, timeout=timeout)
 

@@ -27,11 +27,13 @@ class ModelCalls(Transport):
         return await self._list("/models", ModelInfo)
 
     async def local_models(self) -> ModelList:
-        """Models with their size and users, downloads, and free disk space."""
+        """List models on the engine's machine with their size and the active runs that use them,
+        downloads in their order, and free disk space."""
         return await self._ask("GET", "/models/here", ModelList)
 
     async def search_models(self, words: str) -> list[HubModel]:
-        """Search the hub. Raises Refused with `models.hub_unreachable` without a network."""
+        """Search the Hugging Face Hub for `words`. Raises Refused with code
+        `models.hub_unreachable` without a network."""
         params = {"words": words}
         response = await self._send("GET", "/models/search", params=params, timeout=HUB_TIMEOUT_S)
         return parse(response, TypeAdapter(list[HubModel]))

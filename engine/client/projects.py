@@ -106,12 +106,12 @@ class ProjectCalls(Transport):
         return self._records("/drafts", request, DraftTicked)
 
     async def finish_project(self, request: FinishProject) -> ProjectView:
-        """Turn a draft into a project. Raises ConfigError if the draft cannot be trained on."""
+        """Turn a draft into a project. Raises Refused if the draft cannot be trained on."""
         return await self._ask("PUT", "/drafts", ProjectView, request)
 
     async def begin_with_tools(self, request: BeginWithTools) -> ServerViews:
         """Begin a project with the servers of an mcp.json, without connecting to them. Raises
-        ConfigError if the file names no servers, or the folder contains other files."""
+        Refused if the file names no servers, or the folder contains other files."""
         return await self._ask("POST", "/drafts/tools", ServerViews, request)
 
     async def servers(self, project: str) -> ServerViews:
@@ -120,7 +120,7 @@ class ProjectCalls(Transport):
 
     async def set_server(self, project: str, request: SetServer) -> ServerViews:
         """Add, change or remove an MCP server in mcp.json of project folder `project`. Raises
-        ConfigError if the entry is invalid."""
+        Refused if the entry is invalid."""
         params = {"path": project}
         return await self._ask("PUT", "/project/servers", ServerViews, request, params)
 

@@ -26,7 +26,7 @@ class HostCalls(Transport):
 
     async def hosts(self, after: int = 0, wait_s: float = 0.0) -> HostList:
         """Wait up to `wait_s` (at most 20) seconds until the revision of the server list exceeds
-        `after`, and return the list."""
+        `after`, and return the list, even if it has not changed."""
         params = {"after": after, "wait": wait_s}
         return await self._ask("GET", "/hosts", HostList, params=params)
 

@@ -86,7 +86,7 @@ class RunCalls(Transport):
         return await self._ask("GET", f"/runs/{run_id}/evaluation", EvaluationResult)
 
     async def demonstrate(self, run_id: str, request: SelectDemonstrations) -> Selection:
-        """Write selected trajectories of a run as demonstrations of its project."""
+        """Write selected trajectories of a run as demonstrations (SFT data) of its project."""
         path = f"/runs/{run_id}/demonstrations"
         return await self._ask("POST", path, Selection, body=request, timeout=STARTING_S)
 

@@ -63,7 +63,8 @@ class ReplicaCalls(Transport):
         return Changes(response.content, _seq(response, LAST), _seq(response, KNOWN, after))
 
     async def ticks(self, run_id: str) -> AsyncGenerator[ProgressTicked, None]:
-        """Yield progress ticks, not stored events, until the engine closes the stream or hangs."""
+        """Yield progress ticks, not stored events, until the engine closes the stream or stops
+        responding."""
         path = f"/runs/{run_id}/ticks"
         async with aclosing(self._streamed(path, most_line_bytes=MOST_TICK_BYTES)) as lines:
             async for line in lines:
@@ -142,7 +143,8 @@ class SyncCalls(Transport):
         )
 
     async def hand_over(self, run_id: str) -> None:
-        """Delete a run on the server that has moved here. Raises Refused while it is active."""
+        """Delete the server's copy of a run that has moved to this machine. Raises Refused while
+        the run is active."""
         await self._send("POST", f"/runs/{run_id}/hand_over")
 
     async def forget_files(self, run_id: str, below: str) -> None:

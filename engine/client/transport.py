@@ -248,7 +248,7 @@ class Transport:
 
 
 def parse(response: httpx.Response, form: TypeAdapter[A]) -> A:
-    """Parse the body. Raises LaunchError if it does not match the expected type."""
+    """Parse the body of a response as `form`. Raises LaunchError if it does not match that type."""
     try:
         return form.validate_json(response.content)
     except ValidationError as error:

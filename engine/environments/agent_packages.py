@@ -49,7 +49,8 @@ async def packages_python(project: Path, agent: AgentConfig) -> str:
 
 
 def packages_view(name: str) -> EnvironmentView:
-    """Return the state of an agent's environment. Raises EnvironmentMissing without a checkout."""
+    """Return the state of the environment of an agent's packages. Raises EnvironmentMissing unless
+    Atelier runs from a source checkout."""
     return view_of(status_of(name))
 
 

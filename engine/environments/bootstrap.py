@@ -64,8 +64,8 @@ def python_of(name: str) -> Path:
 
 
 def statuses() -> list[Status]:
-    """Status of all environments in order of their names, then of the agent environments in the
-    cache. Raises EnvironmentMissing without a checkout."""
+    """Status of all environments in order of their names, then of the environments for agents'
+    packages in the cache. Raises EnvironmentMissing unless Atelier runs from a source checkout."""
     done = run_bootstrap(command("all", "status"))
     if done.returncode:
         replies = answers(done.stdout)
@@ -96,8 +96,9 @@ def installed_python(name: str) -> Path | None:
 
 
 def run_bootstrap(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
-    """Run a command line of bootstrap.py until it or this process ends. Retried if killed, since
-    the end of a run kills child processes that it does not know; downloads are kept."""
+    """Run a command line of bootstrap.py and return its result; it is stopped if this process ends.
+    Tried up to three times if killed, since the end of a run kills child processes that it does not
+    know; downloads are kept."""
     for _ in range(3):
         with life() as descriptor:
             done = subprocess.run(
@@ -114,15 +115,16 @@ def run_bootstrap(arguments: list[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def command(name: str, action: str) -> list[str]:
-    """Return the command line of an action on an environment. Raises EnvironmentMissing without
-    bootstrap.py."""
+    """Return the command line of bootstrap.py for an action (such as `status`) on environment
+    `name`. Raises EnvironmentMissing if bootstrap.py is missing."""
     if name.startswith(OF_AGENT):
         return [*bootstrap("environment", "agent", action), "--file", name.removeprefix(OF_AGENT)]
     return bootstrap("environment", name, action)
 
 
 def bootstrap(*arguments: str) -> list[str]:
-    """Return a command line of bootstrap.py. Raises EnvironmentMissing if it is missing."""
+    """Return the command line of bootstrap.py with these arguments, the second of which names the
+    environment. Raises EnvironmentMissing if bootstrap.py is missing."""
     name = arguments[1]
     if not BOOTSTRAP.exists():
         raise EnvironmentMissing.of(
@@ -135,8 +137,8 @@ def bootstrap(*arguments: str) -> list[str]:
 
 @contextlib.contextmanager
 def life() -> Iterator[int]:
-    """Yield the read end of a pipe to be inherited by a child, which exits at end of file, when
-    this process ends."""
+    """Yield the read end of a pipe for a child process to inherit. When this process ends, the
+    child reads end of file and exits."""
     read, write = os.pipe()
     try:
         yield read

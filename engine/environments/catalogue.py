@@ -59,7 +59,7 @@ WORDS = {
 
 def environments(card_lacks: str = "") -> EnvironmentList:
     """State of all environments; `card_lacks` says why CUDA cannot be used here (empty: it can).
-    Raises EnvironmentMissing without a checkout."""
+    Raises EnvironmentMissing unless Atelier runs from a source checkout."""
     found = {status.name: status for status in statuses()}
     problem: Problem | None = None
     choice = EngineChoice()

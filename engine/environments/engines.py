@@ -85,8 +85,9 @@ def follow_repair(name: str) -> None:
 
 
 def sweep(name: str) -> None:
-    """Delete replaced folders of environment `name` that are neither selected nor used by a
-    process. Raises EnvironmentMissing on failure."""
+    """Delete folders of environment `name` that a repair or update replaced, except the selected
+    one, the one to roll back to, and those used by a process. Raises EnvironmentMissing on
+    failure."""
     status = status_of(name)
     try:
         choice = read_choice()

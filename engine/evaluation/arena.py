@@ -30,8 +30,8 @@ Z = 1.959963984540054
 
 
 def duels(labels: Iterable[Label], names: Mapping[str, str]) -> list[Duel]:
-    """Count votes per pair of models, most votes first. `names` maps trajectory ids to models; a
-    ranking of several trajectories counts as one vote per pair."""
+    """Count votes per pair of models, most votes first; undone labels do not count. `names` maps
+    trajectory ids to models. A ranking of several trajectories counts as one vote per pair."""
     counts: dict[tuple[str, str], Counter[str]] = {}
     for label in labels:
         if not label.holds():
@@ -83,13 +83,15 @@ NAME = "arena"
 
 
 def find_arena(project: Path) -> Path | None:
-    """Return the folder of the arena, preferably one made on this machine, or None."""
+    """Return the run folder of a project's arena, which stores its side-by-side chats; one made on
+    this machine comes first. None without one."""
     found = [folder for folder, spec in specs_of(project) if spec.kind == "arena"]
     return min(found, key=lambda folder: not is_trusted_run(folder), default=None)
 
 
 async def make_arena(project: Path) -> Path:
-    """Create the arena of a project. Raises ConfigError if the project cannot be read."""
+    """Create the arena of a project, the run that stores its side-by-side chats, and return its
+    folder. Raises ConfigError if the project cannot be read."""
     config = load_config(project)
     spec = RunSpec(
         id=ulid(),
@@ -104,8 +106,8 @@ async def make_arena(project: Path) -> Path:
 
 
 async def find_or_make_arena(project: Path) -> Path:
-    """Return the run folder of the arena, created if there is none. Raises ConfigError if the
-    project cannot be read."""
+    """Return the run folder of a project's arena, which stores its side-by-side chats; it is
+    created if missing. Raises ConfigError if the project cannot be read."""
     found = await asyncio.to_thread(find_arena, project)
     if found is None or (is_trusted(project) and not is_trusted_run(found)):
         return await make_arena(project)  # a stranger's is not added to: its settings would count
@@ -113,7 +115,7 @@ async def find_or_make_arena(project: Path) -> Path:
 
 
 def without_judge(config: ProjectConfig) -> ProjectConfig:
-    """Settings with the judge off: in the arena, people vote."""
+    """Settings with the judge off, for side-by-side chats (the arena), where people vote."""
     return changed_config(config, {"judge.enabled": False})
 
 

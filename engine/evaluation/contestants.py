@@ -22,8 +22,8 @@ from engine.storage.checkpoints.references import NamedCheckpoint, find_checkpoi
 def find_contestants(
     project: Path, config: ProjectConfig, names: Sequence[str]
 ) -> list[Contestant]:
-    """Return the models to compare, by name and in order; without names, the base model and the
-    best checkpoint of the newest run."""
+    """Return the models to compare, in the order of `names`; without names, the base model and the
+    best checkpoint of the newest run. Repeated models are numbered."""
     chosen = [_find(project, config, name) for name in names]
     chosen = chosen or [_base(config), _newest_best(project, config)]
     seen: Counter[str] = Counter()
@@ -37,7 +37,8 @@ def find_contestants(
 
 
 def check_adapter(project: Path, contestant: Contestant) -> Path:
-    """Adapter folder of a contestant. Raises ConfigError if weights are missing or have changed."""
+    """Adapter folder of a compared model. Raises ConfigError if its weights are missing, or have
+    changed since the evaluation began."""
     folder = project / contestant.adapter
     try:
         same = sha256_of(folder / WEIGHTS) == contestant.sha256

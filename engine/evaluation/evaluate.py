@@ -89,8 +89,9 @@ class EvaluationResources:
 async def evaluate(
     run: Run, resources: EvaluationResources, closing: Callable[[Run], Awaitable[None]]
 ) -> None:
-    """Evaluate to the end, or until a stop is requested. Rollouts share `resources`; `closing` is
-    called when all trajectories are scored. Raises errors of the workers and of the store."""
+    """Make all rollouts and judgements that the evaluation `run` lacks, until it is finished or a
+    stop is requested. Rollouts share `resources`; `closing` is called when all trajectories are
+    scored. Raises errors of the workers and of the store."""
     start_s = time.monotonic()
     plan = run.spec.evaluation
     assert plan is not None
@@ -127,8 +128,8 @@ class Task:
 def missing_rollouts(
     run: Run, plan: EvaluationPlan, contestant: int, scenarios: list[Scenario]
 ) -> list[Task]:
-    """Rollouts of the model with index `contestant` in the plan that are not stored yet, ordered by
-    scenario."""
+    """Rollouts of the model with index `contestant` in the plan that are not stored yet, in order
+    of `scenarios`."""
     stored = {(row.group, row.index) for row in run.reader.summaries_of("validation", STEP)}
     entries = [
         number
@@ -157,8 +158,8 @@ async def run_contestant(
     tasks: list[Task],
     pause: PauseControl,
 ) -> None:
-    """Make and store the rollouts in `tasks` of one contestant. `stages` has what
-    rollouts share, by index of the plan entry (contestant and system prompt)."""
+    """Make and store the rollouts in `tasks` of one model (contestant); `pause` is checked before
+    each. `stages` has what rollouts share, by index of the plan entry (model and system prompt)."""
     await run.enter(STEP, "validating")
     done = run.reader.counts()[0]
     progress = Progress(run, "validation", STEP, range(plan.scenarios), plan.size, done)
@@ -201,8 +202,9 @@ async def stages_of(
     contestant: Contestant,
     providers: Providers | None,
 ) -> AsyncIterator[dict[int, Stage | RemoteStage]]:
-    """Context manager of a contestant's stages (what its rollouts share) by entry of the plan; its
-    policy is closed when the block ends."""
+    """Yield, by index of the plan entry (model and system prompt), what rollouts of one model
+    (contestant) share; its policy is closed when the block ends. `providers` is needed for a
+    provider model only."""
     entries = {n: e for n, e in enumerate(plan.entries) if e.contestant == contestant}
     systems = {n: e.variant.text if e.variant else None for n, e in entries.items()}
     shared = (resources.gateway, resources.base_url, resources.pool)

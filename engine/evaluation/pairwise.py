@@ -38,8 +38,8 @@ class PairwiseJudge:
 
     @property
     def waits(self) -> bool:
-        """Whether the rollouts wait for the next validation, which judges them: there is nothing
-        to compare them with yet."""
+        """Whether the rollouts of this validation cannot be judged yet: scores are relative, and
+        there is no earlier validation to compare with. The next validation judges them."""
         return self.relative and not self._opponents
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
@@ -72,15 +72,17 @@ class PairwiseJudge:
             await self._run.writer.add_group(group_summary(kind, scored))
 
     async def comparisons(self, groups: Sequence[list[Trajectory]]) -> tuple[StepComparison, ...]:
-        """Comparisons with each earlier step. Groups that were judged before an interruption are
-        judged again, from the cached replies."""
+        """Comparisons of this validation with each earlier one that it is judged against. `groups`
+        are its rollouts, by scenario; those judged before an interruption are judged again, from
+        stored replies."""
         for group in groups:
             if self._opponents and group[0].scenario_id not in self._scores:
                 await self.judge(group)
         return tuple(self._comparison(opponent) for opponent in self._opponents)
 
     def win_rates(self, step: int, against: Sequence[StepComparison]) -> dict[int, Interval]:
-        """Win rates of all steps from all comparisons, including those of `step`."""
+        """Win rate of each validated step against the first validation, from all earlier
+        comparisons and from `against`, those of `step`; empty if `against` is."""
         if not against:
             return {}
         known = [(one.step, one.against) for one in self._earlier]
@@ -101,8 +103,8 @@ class PairwiseJudge:
 
 
 def opponents(earlier: Sequence[ValidationFinished]) -> list[int]:
-    """Steps to compare with: the first validation, and the best of the others if its win rate is
-    above one half."""
+    """Steps to compare the next validation with: the first validation, and the best of the others
+    if its win rate against the first is above one half. Empty without earlier validations."""
     if not earlier:
         return []
     rates: Mapping[int, Interval] = earlier[-1].win_rates

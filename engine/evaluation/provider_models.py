@@ -57,8 +57,9 @@ class Providers:
     async def say(
         self, model: str, attempt: str, call: str, body: dict[str, Any]
     ) -> ProviderAnswer:
-        """Send request `body` of the rollout with trajectory id `attempt`, with retries; `call` is
-        its number and choice. Raises NoProviderAnswer if it finally fails."""
+        """Send request `body` of the rollout with trajectory id `attempt` to `model`, with retries.
+        `call` tells the requests of the rollout apart. Raises NoProviderAnswer if it finally fails,
+        or would exceed the budget."""
         key = self._key(model, attempt, call, body)
         most, spent, number = self._most_cost(model, body), 0.0, 0
         while True:

@@ -45,7 +45,7 @@ def result_of(
     precision: str = "",
 ) -> EvaluationResult:
     """Return the result of an evaluation from its stored trajectories (`attempts`). `judged`:
-    rewards include judge scores; `precision` of the models."""
+    rewards include judge scores; `precision`: data type of the models' weights (empty: unknown)."""
     by_tag = scenarios_by_tag(scenarios)
     return EvaluationResult(
         done=len(attempts.rows),
@@ -79,8 +79,9 @@ def scenarios_by_tag(scenarios: Iterable[Scenario]) -> dict[str, set[str]]:
 def standings(
     plan: EvaluationPlan, attempts: Attempts, scenarios: Collection[str] | None
 ) -> list[Standing]:
-    """Return one standing per contestant over all variants, on the scenarios with ids in
-    `scenarios` (None: all); `attempts` are the stored trajectories."""
+    """Return the result of each compared model over all its system prompts, on the scenarios with
+    ids in `scenarios` (None: all); all but the first are compared with the first. `attempts` are
+    the stored trajectories."""
     sides = [
         _side([e for e in plan.entries if e.contestant == one], attempts, scenarios)
         for one in plan.contestants
@@ -93,9 +94,9 @@ def standings(
 
 
 def by_variant(plan: EvaluationPlan, attempts: Attempts) -> list[Standing]:
-    """Return one standing per contestant and variant, or none without variants. Other contestants
-    are compared with the first one under the same variant, and variants of the first one with its
-    first variant."""
+    """Return the result of each model with each variant (system prompt); empty without variants.
+    Other models are compared with the first one under the same variant, and variants of the first
+    one with its first variant."""
     if not plan.variants:
         return []
     sides = {entry.label: _side([entry], attempts, None) for entry in plan.entries}

@@ -88,8 +88,9 @@ def compared(
     scores: Sequence[Mapping[str, float | None]],
     measure: Measure,
 ) -> list[ComparedRun]:
-    """Compare each run with the first by their scores per scenario (`scores`), at the validations
-    of `steps`. Scenarios without a score on either side do not count."""
+    """Compare each run with the first by scores per scenario (`scores`, one mapping per run) at the
+    validation of its step in `steps` (None: it has none, and is not compared). Scenarios without a
+    score on either side do not count."""
     known = [{name: s for name, s in each.items() if s is not None} for each in scores]
     return [
         ComparedRun(
@@ -110,7 +111,8 @@ def compared(
 def scenario_table(
     scores: Sequence[Mapping[str, float | None]], titles: Mapping[str, str]
 ) -> list[ScenarioScores]:
-    """Return a row per scenario; those on which the runs differ most come first."""
+    """Return a row per scenario that any run has a score for; those on which the runs differ most
+    come first. `scores`: one mapping per run, by scenario id."""
     names = dict.fromkeys(name for each in scores for name in each if each[name] is not None)
     rows = [
         ScenarioScores(

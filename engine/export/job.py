@@ -65,11 +65,10 @@ async def export_checkpoint(
     pids: set[int] | None = None,
 ) -> ExportReport:
     """Export a checkpoint (`step` None: the newest) of the run in folder `run` and verify it.
-    `tell` receives progress, `record` stores the event in the run, and `pids` holds the PIDs of the
-    processes.
+    `tell` receives progress, `record` stores the event in the run, `pids` holds processes' PIDs.
 
-    A report with the verdict `differs` and an empty path means that nothing was kept. Raises
-    ConfigError, Refused, ModelError, StoreError and ChildDied; nothing is left behind then."""
+    A report with the verdict `differs` and an empty path means that nothing was kept. On errors
+    (Atelier's, ChildDied) nothing is left behind either, unless only the upload failed."""
     start_s = time.monotonic()
     _tick(tell, "checking", 0, 1)
     source = await asyncio.to_thread(read_source, run, step, request.prompts)

@@ -39,8 +39,9 @@ class Place:
 
     @classmethod
     def claim(cls, out: str, need_bytes: int) -> "Place":
-        """Create the scratch folder of an export to folder `out`. Raises ConfigError for a bad
-        target, Refused if the disk has less than `need_bytes` free."""
+        """Create a scratch folder beside folder `out` for an export to it. Raises ConfigError if
+        `out` is relative, not empty or not writable, Refused if the disk has less than `need_bytes`
+        free."""
         target = Path(out).expanduser()
         if not target.is_absolute():
             raise ConfigError.of("export.relative", f"{out} is not an absolute path.", where="out")

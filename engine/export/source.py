@@ -139,7 +139,8 @@ def read_source(run: Path, step: int | None, prompts: int) -> Source:
 
 
 def dtype_of(request: ExportCheckpoint, base: Path) -> ExportDtype:
-    """Requested type of the weights, or float32 for adapters, float16 for GGUF, else the base's."""
+    """Data type of exported weights: the requested one or, without a request, float32 for adapters,
+    float16 for GGUF, and that of the base model for merged weights."""
     if request.dtype:
         return request.dtype
     if request.format != "merged":
@@ -197,7 +198,8 @@ def local_name(hub_id: str) -> str:
 
 
 def licence_of(folder: Path) -> str:
-    """Return the licence in the model card, or the first line of its licence file."""
+    """Return the licence of the model in a folder: from its model card, else the first line of a
+    licence file; empty without either."""
     card = folder / "README.md"
     if card.is_file() and (text := card.read_text(errors="replace")).startswith("---\n"):
         try:

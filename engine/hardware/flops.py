@@ -41,7 +41,8 @@ class ModelShape:
 
     @property
     def pair_flops(self) -> int:
-        """FLOPs of attention per (query, key) pair in all layers: 4 L n_q d_h."""
+        """FLOPs of attention per (query, key) pair in all layers: 4 L n_q d_h, for L layers with
+        n_q query heads of size d_h."""
         return 4 * self.layers * self.query_heads * self.head_size
 
     @property

@@ -24,7 +24,8 @@ class WorkShape(NamedTuple):
 
     @property
     def unique_tokens(self) -> float:
-        """Tokens per step with each prompt once per group; the last token is only predicted."""
+        """Tokens per step that pass through the model: each prompt once per group, and completions
+        without their last token, which is only predicted."""
         return self.groups * (self.prompt + self.group * (self.completion - 1))
 
     @property
@@ -119,7 +120,8 @@ def activation_bytes(
 
 
 def copy_bytes(shape: ModelShape, free_bytes: int) -> int:
-    """Bytes of the sampler's packed copies of the weights; 0 if too large to be made."""
+    """Bytes of the sampler's packed copies of the weights; 0 if they would exceed their share of
+    `free_bytes`, so that none are made."""
     size = (shape.body + shape.adapter + shape.head) * shape.width_bytes
     return size if size <= COPY_SHARE * free_bytes else 0
 

@@ -89,9 +89,8 @@ def kept_checkpoints(train: TrainConfig) -> int:
 def forecast(
     config: ProjectConfig, model: Model, step_times_s: list[float], place: Path
 ) -> Forecast:
-    """Forecast memory, disk and time of a run on the CPU. `model` is the base model,
-    `place` that of the runs. `step_times_s` are from an earlier run, newest last (empty:
-    estimated)."""
+    """Forecast memory, disk and time of a run on the CPU with this base `model`, in the runs folder
+    `place`. `step_times_s`: seconds per step of an earlier run, newest last (empty: estimated)."""
     precision = config.model.dtype
     if precision == "auto":
         precision = "bfloat16" if has_native_bfloat16() else "float32"
@@ -153,7 +152,8 @@ def step_range(
 
 
 def counts_of(model: Model) -> Mapping[str, int]:
-    """Return the counts of a model, from the headers of its files if it is a folder."""
+    """Return the counts of a model by name, such as `parameters`: read from its files if `model` is
+    a folder, else `model` itself."""
     return shape_counts(model) if isinstance(model, Path) else model
 
 

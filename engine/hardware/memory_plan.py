@@ -31,14 +31,15 @@ def preflight(
     config: ProjectConfig, model: Path, step_times_s: list[float], place: Path
 ) -> Forecast:
     """Forecast of a run, with the GPU memory plan if it uses GPUs. `model` is the base model's
-    folder, `place` that of the runs, `step_times_s` are from an earlier run (empty: estimated)."""
+    folder, `place` that of the runs; `step_times_s` are seconds per step of an earlier run (empty:
+    estimated)."""
     made = forecast(config, model, step_times_s, place)
     return made.model_copy(update={"vram": vram_plan(config, model, cards_of(config.backend))})
 
 
 def vram_plan(config: ProjectConfig, model: Model, cards: Sequence[Card]) -> VramPlan | None:
-    """Memory plan of these GPUs, with fixes (changed settings) if needed. None: no size is
-    known."""
+    """Memory plan of a run on these GPUs, with changes of settings as fixes if it does not fit.
+    None if the memory size of no GPU is known."""
     known = [card for card in cards if card.total_bytes]
     if not known:
         return None
@@ -51,8 +52,8 @@ def vram_plan(config: ProjectConfig, model: Model, cards: Sequence[Card]) -> Vra
 def smaller_settings(
     config: ProjectConfig, model: Model, cards: Sequence[Card]
 ) -> tuple[MemoryFix, ...]:
-    """Changes of settings after memory ran out, although planned to fit; for the CPU if no
-    `cards`."""
+    """Changes of settings that save memory, for a run that was planned to fit but ran out of it.
+    `cards` are its GPUs; empty: it ran on the CPU."""
     known = [card for card in cards if card.total_bytes]
     if known:
         return memory_fixes(config, lambda c: _need(c, model, known))

@@ -33,10 +33,10 @@ def fit_of(
     parameters: int | None = None,
     unknown: str = "The shapes of the model's weights are unknown.",
 ) -> ModelFit:
-    """Forecast whether `model` (None: unknown shapes) can be trained with `config` on these GPUs,
-    or on the CPU if there are none, with `host_bytes` of memory (None: this machine's). Without
-    shapes, the only possible verdict is `too_large`, from the number of `parameters`; otherwise the
-    fit is unknown, for the reason `unknown`."""
+    """Forecast whether `model` can be trained with `config` on these GPUs or, without any, on the
+    CPU with `host_bytes` of memory (None: this machine's). `device` names them in the result
+    (empty: by their own names). Without shapes (`model` None), `parameters` can only show that it
+    is `too_large`; otherwise the fit is unknown, for the reason `unknown`."""
     known = [card for card in cards if card.total_bytes]
     if cards and not known:
         return ModelFit(unknown="The driver does not report the GPU's memory.", device=device)

@@ -117,7 +117,7 @@ class Plan(NamedTuple):
 
     @property
     def together(self) -> int:
-        """Bytes if sampling and training overlap; what stays in memory counts once."""
+        """Peak bytes if sampling and training overlap; a part that both need counts once."""
         return sum(max(part.sampling, part.training) for part in self.parts)
 
     @property

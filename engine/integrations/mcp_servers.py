@@ -43,7 +43,8 @@ def read_servers(project: Path) -> dict[str, McpServer]:
 
 
 def views_of(project: Path) -> ServerViews:
-    """Return the configured servers without contacting them. Raises ConfigError."""
+    """Return the MCP servers of a project's mcp.json without contacting them. Raises ConfigError if
+    the file is invalid."""
     servers = read_servers(project)
     views = [ServerView(name=name, server=server) for name, server in servers.items()]
     return ServerViews(

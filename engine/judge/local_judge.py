@@ -53,8 +53,8 @@ def preferences_of_scores(
 
 
 def latest(preferences: Sequence[Preference], most_attempts: int) -> list[Preference]:
-    """Preferences of the latest groups with at most `most_attempts` trajectories in total, and of
-    the last group in any case."""
+    """Preferences of the last groups (`preferences` has the newest at the end), as many as have at
+    most `most_attempts` trajectories in total, but at least the last one."""
     groups: dict[GroupKey, list[Preference]] = {}
     for preference in preferences:
         groups.setdefault(preference.group, []).append(preference)
@@ -166,7 +166,8 @@ class LocalJudge:
         return accuracy
 
     async def judge(self, group: list[Trajectory]) -> list[Verdict]:
-        """Return a verdict for each trajectory, except failed ones. Raises errors of the policy."""
+        """Return a verdict for each trajectory, none for failed rollouts. A verdict has no score if
+        the judge has no fit, or the trajectory no features. Raises errors of the policy."""
         attempts = [one for one in group if can_be_judged(one)]
         fit = self._fit
         if fit is None:

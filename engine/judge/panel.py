@@ -87,7 +87,8 @@ class Panel:
         return self._ruler is not None and self._ruler.has_criteria
 
     def metrics(self) -> dict[str, float]:
-        """Accuracy of the local judge, and share of canaries caught since the last call."""
+        """Accuracy of the local judge, and share of the judges that scored the last canary (a
+        planted bad answer) low, if there was one since the last call."""
         accuracy = self._local.accuracy if self._local else None
         found = {"judge/local": accuracy.share} if accuracy else {}
         if self._caught is not None:

@@ -255,13 +255,15 @@ def check_fit(config: JudgeConfig, rubric: Rubric) -> None:
 
 
 def can_be_judged(attempt: Trajectory) -> bool:
-    """Whether the rollout itself succeeded, so that a judge can score it, scored or not."""
+    """Whether a judge can score the trajectory: its rollout succeeded, even if computing its reward
+    or an earlier judgement failed."""
     kinds = ("judge.", "reward.")
     return attempt.problem is None or attempt.problem.code.startswith(kinds)
 
 
 def combined(config: JudgeConfig, verdicts: list[Verdict]) -> dict[str, float]:
-    """Combined score per trajectory over all judges; trajectories without a score are left out."""
+    """Score per trajectory over all judges, combined as `config.combine` says (mean, median or
+    majority); trajectories without a score are left out."""
     by_judge: dict[str, dict[str, float]] = {}
     for verdict in verdicts:
         if verdict.score is not None:

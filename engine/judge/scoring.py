@@ -21,7 +21,8 @@ async def judge_group(run: Run, judge: GroupJudge, siblings: list[Trajectory]) -
 def with_verdicts(
     config: ProjectConfig, siblings: list[Trajectory], verdicts: list[Verdict]
 ) -> list[Trajectory]:
-    """Trajectories with rewards that result from verdicts; unscored where a judge gave no score."""
+    """Trajectories with rewards that result from verdicts; a trajectory for which no judge gave a
+    score becomes unscored."""
     scores = combined(config.judge, verdicts)
     problems = {v.trajectory_id: v.problem for v in verdicts if v.problem}
     return [

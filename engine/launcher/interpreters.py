@@ -22,7 +22,8 @@ def choice_file() -> Path:
 
 
 def read_choice() -> EngineChoice:
-    """Read the chosen engine; built-in without a choice. Raises LaunchError for an invalid file."""
+    """Read which engine is selected, and the previous one; the built-in engine if none was ever
+    selected. Raises LaunchError for an invalid file."""
     file = choice_file()
     try:
         return EngineChoice.model_validate_json(file.read_bytes())
@@ -39,8 +40,8 @@ def read_choice() -> EngineChoice:
 
 
 def choose(engine: ChosenEngine) -> EngineChoice:
-    """Choose the engine for the next start. Unless it is chosen already, the current choice becomes
-    the previous one."""
+    """Select the engine for the next start; the current choice becomes the previous one, unless
+    they are equal."""
     try:
         before = read_choice()
     except LaunchError:

@@ -49,8 +49,8 @@ class Known(NamedTuple):
 
 
 def known_here(name: str) -> Known | None:
-    """Return details from files on this machine; None if the model is not here and is no starter
-    model."""
+    """Return details of a model from files on this machine; None if it is not here, unless it is
+    one of the starter models that Atelier offers."""
     starter = starter_called(name)
     if starter:
         folder = converted(starter)
@@ -62,7 +62,8 @@ def known_here(name: str) -> Known | None:
 
 
 def known_on_hub(name: str, token: str | None) -> Known:
-    """Return details from the hub. Raises ModelError."""
+    """Return details of a model from the Hugging Face Hub. Raises ModelError if they cannot be
+    read."""
     card = read_card(name, token)
     return Known(
         summary=card.summary,

@@ -36,8 +36,9 @@ support.
 
 
 def check_folder(folder: Path, name: str) -> Path:
-    """Return the folder if its model can be trained safely. Raises ModelError, which calls it
-    `name`, with the reason otherwise."""
+    """Return the folder if its model can be trained: it has safetensors weights, tokenizer and chat
+    template, and no code of its own. Raises ModelError otherwise, in which the model is called
+    `name`."""
     if not (folder / "config.json").is_file():
         raise ModelError.of(
             "model.not_a_model",

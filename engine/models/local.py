@@ -21,8 +21,8 @@ from engine.protocol.requests.models import LocalModel
 
 
 def local_models(folders: Iterable[str] = ()) -> list[LocalModel]:
-    """List the starters and all models of this machine's caches, with their size on disk, and the
-    given model folders."""
+    """List the starter models that Atelier offers, all models in this machine's caches, and those
+    of the model folders `folders`, each with its size on disk."""
     return [
         *(_starter(starter.name) for starter in STARTERS),
         *(_in_cache(repo) for repo in sorted(_repos(), key=lambda repo: repo.repo_id.lower())),

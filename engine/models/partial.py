@@ -105,7 +105,7 @@ def discard(name: str) -> None:
 
 
 def is_elsewhere(name: str) -> bool:
-    """Whether any process is downloading this model now (holds its lock)."""
+    """Whether any process, this one included, is downloading the model now (holds its lock)."""
     return is_locked(_lock(name))
 
 

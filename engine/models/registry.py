@@ -83,7 +83,8 @@ def cache_dir() -> Path:
 
 
 def known_models() -> list[ModelInfo]:
-    """Return the starters, and all models with safetensors in this machine's caches."""
+    """Return the starter models that Atelier offers, downloaded or not, and all models with
+    safetensors in this machine's caches."""
     models = [
         ModelInfo(
             name=starter.name,
@@ -162,7 +163,8 @@ def folder_for(name: str) -> Path:
 
 
 def uploaded_models() -> dict[str, Path]:
-    """Return name → folder of models uploaded from other machines; config.json arrives last."""
+    """Return name → folder of the models that were completely uploaded from other machines, that is
+    with config.json, which arrives last."""
     return {
         file.parent.name.removeprefix(BROUGHT).replace("--", "/", 1): file.parent
         for file in cache_dir().glob(f"{BROUGHT}*/config.json")

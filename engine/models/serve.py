@@ -18,7 +18,8 @@ from engine.runtime.life_pipe import exit_with_engine
 
 
 def main() -> None:
-    """Read one request, which names the model, download the model, and exit."""
+    """Read one request with the name of a model from the inherited socket, download the model, send
+    progress and the folder or a problem, and exit."""
     line = socket.socket(fileno=int(sys.argv[1]))
     exit_with_engine(int(sys.argv[2]))
     with line.makefile("rb") as lines:

@@ -81,8 +81,9 @@ class ForkServer:
                 self._requests.send(b"{}")
 
     async def launch(self, launch: Launch) -> Process:
-        """Start a process by forking, or the usual way if forking fails or the process needs other
-        environment variables: libraries have read them when the server started."""
+        """Start a process by forking. If forking fails, or the process needs another folder or
+        other environment variables than the server was started with, start a new program
+        instead."""
         async with self._turn:
             try:
                 await self._ensured()
@@ -97,8 +98,8 @@ class ForkServer:
             await self._end()
 
     def inherit(self, text: str) -> None:
-        """Use the server of a parent process, which `text` (variable `INHERITED`) describes. Raises
-        OSError, ValueError."""
+        """Use the server of a parent process; `text` (variable `INHERITED`) has the descriptors of
+        its socket and pipe, and its PID. Raises OSError, ValueError."""
         requests, life, pid = map(int, text.split(","))
         self._process = ForkedProcess(pid)
         self._requests, self._life = socket.socket(fileno=requests), life
@@ -182,7 +183,8 @@ class ForkServer:
 
 
 def launcher() -> Callable[[Launch], Awaitable[Process]]:
-    """Function that starts a torch process without a GPU."""
+    """Return the function that starts a torch process without a GPU: by forking in a `forking`
+    block, else as a new program."""
     return _current.launch if _current else start_program
 
 
@@ -192,14 +194,16 @@ def server_pids() -> list[int]:
 
 
 async def warm_up() -> None:
-    """Start the fork server in advance if policy processes will be forked."""
+    """Start the fork server of the `forking` block without waiting for it, unless the machine has a
+    GPU, where policy processes are not forked. Does nothing outside of a block."""
     if _current and not (await asyncio.to_thread(read_gpus)).cards:
         await _current.warm()
 
 
 @contextlib.asynccontextmanager
 async def forking() -> AsyncIterator[None]:
-    """Fork torch processes during the block if the operating system supports it."""
+    """Let torch processes be started by forking during the block, where the operating system
+    supports it (Linux), and end the fork server afterwards."""
     global _current
     if sys.platform == "linux" and hasattr(os, "pidfd_open"):
         _current = ForkServer()

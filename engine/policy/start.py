@@ -43,13 +43,13 @@ async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name:
 
 
 def in_one_process(config: ProjectConfig) -> ProjectConfig:
-    """Settings to load the same weights in one torch process, without vLLM."""
+    """Settings changed to load the same weights in one torch process, without vLLM."""
     backend = config.backend.model_copy(update={"sampler": "torch", "processes": 1})
     return config.model_copy(update={"backend": backend})
 
 
 def without_sampler(config: ProjectConfig) -> ProjectConfig:
-    """Settings for the same trainers without a vLLM server."""
+    """Settings changed to start the same trainers without a vLLM server."""
     backend = config.backend.model_copy(update={"sampler": "torch"})
     return config.model_copy(update={"backend": backend})
 
@@ -74,7 +74,8 @@ def loaded(info: PolicyInfo) -> PolicyLoaded:
 
 
 def server_place(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> ServerPlace:
-    """GPU, memory share and limits for a vLLM server, as the memory forecast leaves to it."""
+    """Place of a vLLM server: its GPU, the share of GPU memory that the memory forecast leaves to
+    it, and limits."""
     rows = min(config.agent.concurrency, MOST_ROWS)
     adapters = 2 + config.train.staleness
     plan = vram_plan(config, model, cards)

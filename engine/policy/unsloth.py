@@ -81,7 +81,8 @@ def forwards_kept(module: ModuleType) -> Iterator[None]:
 
 
 def own_attention(base: PreTrainedModel) -> None:
-    """Make a model use Atelier's attention, and the position embeddings of transformers."""
+    """Replace a model's attention with Atelier's, and its position embeddings with those of
+    transformers."""
     module, decoder = modelling(base.config), base.get_decoder()
     for name, part in list(decoder.named_modules()):
         own = getattr(module, type(part).__name__, None)
@@ -91,8 +92,8 @@ def own_attention(base: PreTrainedModel) -> None:
 
 
 def prove_storage(trained: PeftModel, weights: str) -> None:
-    """Raises ModelError if Unsloth stored the weights in another precision than `weights` (`full`,
-    `8bit` or `4bit`)."""
+    """Raise ModelError if Unsloth did not quantize the weights as `weights` (`8bit`, `4bit`) says;
+    `full` is not checked."""
     kinds = {type(part).__name__ for part in trained.get_base_model().modules()}
     if weights != "full" and QUANTISED[weights] not in kinds:
         raise ModelError.of(
@@ -104,8 +105,8 @@ def prove_storage(trained: PeftModel, weights: str) -> None:
 
 
 def prove_segments(trained: PeftModel, device: torch.device) -> None:
-    """Raises ModelError if the model computes other hidden states for a tree of two branches than
-    for the two sequences."""
+    """Raise ModelError if the model does not support prefix trees: its hidden states for a tree of
+    two branches differ from those for the two sequences."""
     decoder = trained.get_base_model().get_decoder()
 
     def hidden(plan: Plan) -> Tensor:

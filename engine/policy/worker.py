@@ -36,8 +36,9 @@ TORCH = (sys.executable, "-m", "engine.policy.torch.serve")
 
 
 async def unsloth_program(cuda: bool) -> tuple[str, ...]:
-    """Command of the policy process with Unsloth: in the engine's environment or, unless it is for
-    CUDA, in that for the CPU. Raises PolicyError, EnvironmentMissing."""
+    """Command that starts the policy process with Unsloth of the engine's environment; if that has
+    none and `cuda` is False, with Unsloth of its CPU environment. Raises PolicyError,
+    EnvironmentMissing."""
     python = sys.executable
     if importlib.util.find_spec("unsloth") is None:
         if cuda:
@@ -73,8 +74,9 @@ class TorchPolicy:
         program: Sequence[str] = TORCH,
         start: Callable[[Launch], Awaitable[Process]] = start_program,
     ) -> "TorchPolicy":
-        """Start the policy process; `start` launches the command `program` with the additional
-        variables `environment`. `base_name` is the name of the base model in saved adapters."""
+        """Start the policy process with output to `log`. `base_name` is the name of the base model
+        in saved adapters, `environment` has additional variables, and `start` starts the command
+        `program`."""
         variables = {**VARIABLES, **(environment or {})}
         child = await Child.spawn(
             "policy", [*program], cwd=ROOT, log=log, environment=variables, start=start

@@ -15,8 +15,8 @@ SCHEME = re.compile(r"(https?|wss?|ftp|file|unix):", re.I)
 
 
 def normal_address(text: str) -> str:
-    """Normalize an http(s) address: lower case, no default port, no final slash. Raises ValueError
-    if the text is not an address."""
+    """Normalize an http(s) address: scheme and host in lower case, no default port, no final slash.
+    Raises ValueError if the text is not an address."""
     if not ADDRESS.fullmatch(text):
         raise ValueError(
             "is not a URL: enter http:// or https:// and a host, without user name or API key"
@@ -40,8 +40,8 @@ def is_loopback(address: str) -> bool:
 
 
 def check_model(name: str) -> str:
-    """Return the name of a provider's model after a check. Raises ValueError for an address or
-    anything else that a provider's client could take for more than a name."""
+    """Check the name of a provider's model (`PROVIDER/NAME`) and return it unchanged. Raises
+    ValueError for an address, or another text that a client could take for more than a name."""
     if not MODEL.fullmatch(name) or any(
         SCHEME.match(part) or part in (".", "..") for part in name.split("/")
     ):

@@ -6,8 +6,8 @@ from engine.protocol.records.runs import Message, Trajectory
 
 
 def first_of_identical(siblings: Iterable[Trajectory]) -> dict[str, str]:
-    """Trajectory id → id of the first trajectory with the same messages. The ids of tool calls,
-    which are random, do not count."""
+    """Map each trajectory's id to the id of the first trajectory with the same messages (its own id
+    if there is no earlier one). Ids of tool calls, which are random, are ignored."""
     first: dict[str, str] = {}
     seen: dict[tuple[str, ...], str] = {}
     for one in siblings:

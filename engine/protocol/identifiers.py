@@ -27,7 +27,8 @@ NEVER = (".git",)
 
 
 def check_name(name: str) -> str:
-    """Check one part of a path and return it. Raises ValueError."""
+    """Return one part of a path unchanged if every supported system can safely store a file of that
+    name. Raises ValueError with the reason if not."""
     if name in ("", ".", ".."):
         raise ValueError(f"{name!r} is not a file name")
     if "/" in name or "\\" in name or re.match("[A-Za-z]:", name):
@@ -46,7 +47,8 @@ def check_name(name: str) -> str:
 
 
 def check_path(path: str) -> str:
-    """Check a relative path with forward slashes and return it. Raises ValueError."""
+    """Return a relative path with forward slashes unchanged if every supported system can safely
+    store it. Raises ValueError with the reason if not."""
     if len(path) > MOST_PATH_CHARS:
         raise ValueError(f"a path is longer than {MOST_PATH_CHARS} characters")
     parts = path.split("/")

@@ -73,8 +73,8 @@ class HomeRequestService:
 
     @contextlib.contextmanager
     def trial(self, trial: Trial) -> Iterator[None]:
-        """Allow requests of this judge test from its server during the block, even if the run has
-        ended."""
+        """Allow API requests for the judge test `trial` from its server during the block, even if
+        the run has ended."""
         self._trials.append(trial)
         try:
             yield
@@ -82,16 +82,17 @@ class HomeRequestService:
             self._trials.remove(trial)
 
     def resume(self, host: str, folder: Path) -> None:
-        """Answer requests of the run in `folder` on server `host` again, because the person resumes
-        or extends it. If this machine has not recorded the run's settings, it records the project's
-        current ones. Raises ConfigError."""
+        """Allow requests of the ended run in `folder` on server `host` again, because the person
+        resumes or extends the run. If this machine has no record of the run, one is made with the
+        project's current settings. Raises ConfigError."""
         self._resumed[folder.name] = _last(folder)[0]
         if self._runs.find(folder.name, host) is None and is_run_id(folder.name):
             self._runs.add(_adopted(host, folder.parents[1], folder.name))
 
     async def answer(self, host: str, request: HomeRequest) -> Any:
-        """Execute a request that a run on server `host` has sent, and return the result. Raises
-        Refused for a request that the run is not allowed to make."""
+        """Execute an API request that a run on server `host` has sent, with this machine's API
+        keys, and return the result. Raises Refused for a request that the run is not allowed to
+        make."""
         trials = (one for one in self._trials if (one.run_id, one.host) == (request.run_id, host))
         trial = next(trials, None)
         run = self._runs.find(request.run_id, host)

@@ -60,7 +60,8 @@ class HostService:
         return any(host.living for host in self._hosts.values())
 
     async def open(self) -> None:
-        """Load the server list, and reconnect to servers whose runs were active."""
+        """Load the server list, and begin to reconnect to servers whose runs were active when last
+        seen."""
         with contextlib.suppress(Refused):  # a damaged list: who asks for it is told
             self._load()
         for name in await asyncio.to_thread(self._waited_for):
@@ -77,8 +78,8 @@ class HostService:
     # The list
 
     async def listed(self, after: int = 0, wait_s: float = 0.0) -> HostList:
-        """Wait up to `wait_s` seconds until the revision of the server list exceeds `after`, and
-        return the list."""
+        """Return the server list as soon as its revision exceeds `after`, or after `wait_s` seconds
+        at the latest, unchanged."""
         self._load()
         if self._revision <= after and not self._leaving:
             self._changed.clear()
@@ -88,7 +89,7 @@ class HostService:
         return HostList(revision=self._revision, hosts=views)
 
     async def known(self) -> list[str]:
-        """Aliases of the user's SSH configuration that are not in the list of servers."""
+        """Host aliases in the user's SSH configuration that are not in the list of servers."""
         addresses = {host.spec.address for host in self._hosts.values()}
         found = await asyncio.to_thread(config_hosts)
         return [one for one in found if one not in addresses]

@@ -83,8 +83,9 @@ class Host:
         )
 
     def notice(self, problem: Problem) -> None:
-        """Record that this server requested something that this machine refused. `problem` is shown
-        as the server's problem until it is disconnected, and stays in its list of notices."""
+        """Show `problem`, which describes a request of this server that this machine refused. It
+        stays the server's problem until the server is disconnected, and is added to its notices, of
+        which the newest `MOST_NOTICES` are kept."""
         self._noticed = problem
         self._notices.pop(problem.message, None)
         self._notices[problem.message] = problem
@@ -173,7 +174,8 @@ class Host:
 
     async def start(self, project: Path, request: StartRun | StartEvaluation) -> Path:
         """Upload the project's current files and start the run on the server. Returns the folder of
-        the replica, which contains the first events. Raises Refused, LaunchError, ConfigError."""
+        its local copy, which usually has the first events already. Raises Refused, LaunchError,
+        ConfigError."""
         client = self.tunnel.client
         key = request.key or uuid.uuid4().hex
         async with self._syncing:

@@ -50,5 +50,6 @@ def write_server_list(servers: ServerList) -> ServerList:
 
 
 def home_id(servers: ServerList, workspace: Path) -> str:
-    """Id of a workspace of this machine, by which remote engines recognise it."""
+    """Id by which remote engines recognise this machine's workspace, derived from its path and the
+    machine id in `servers`."""
     return hashlib.sha256(f"{servers.machine} {workspace.resolve()}".encode()).hexdigest()[:32]

@@ -58,7 +58,7 @@ class StartedRuns:
         self._known: dict[str, StartedRun] = {}
 
     def find(self, run_id: str, host: str) -> StartedRun | None:
-        """Run that was started from here on server `host`, with its settings; None without one."""
+        """Record of a run, if this machine started it on server `host`; None otherwise."""
         if not is_run_id(run_id):
             return None
         if run_id not in self._known:
@@ -71,7 +71,8 @@ class StartedRuns:
         return found if found.host == host else None
 
     def add(self, run: StartedRun) -> None:
-        """Store a new run. Raises Refused if the server chose the id of another run."""
+        """Store the record of a new run; no effect if the same run has one. Raises Refused if the
+        server chose the id of another run."""
         if self.find(run.run_id, run.host) or (self._folder / f"{run.run_id}.json").exists():
             known = self._known.get(run.run_id)
             if known is None or (known.host, known.project) != (run.host, run.project):
@@ -84,20 +85,22 @@ class StartedRuns:
         self.save(run)
 
     def save(self, run: StartedRun) -> None:
-        """Store a changed entry of a run; it is on the disk when this returns."""
+        """Store the record of a run, replacing an earlier one; it is on the disk when this
+        returns."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._known[run.run_id] = run
         replace_file(self._folder / f"{run.run_id}.json", run.model_dump_json() + "\n")
 
     def forget(self, run_id: str) -> None:
-        """Remove the entry of a run that is now a run of this machine."""
+        """Remove the record of a run that is now a run of this machine."""
         self._known.pop(run_id, None)
         if is_run_id(run_id):
             (self._folder / f"{run_id}.json").unlink(missing_ok=True)
 
 
 def settings_of(project: Path, request: StartRun | StartEvaluation) -> ProjectConfig:
-    """Settings with which this machine expects the new run to start. Raises ConfigError."""
+    """Settings with which this machine expects the server to start the requested run. Raises
+    ConfigError."""
     if isinstance(request, StartEvaluation):
         overrides = dict(request.overrides)
         if request.judge is not None:
@@ -132,8 +135,9 @@ def providers_of(config: ProjectConfig, models: list[str]) -> set[str]:
 
 
 def check_spec(spec: RunSpec, run_id: str, known: ProjectConfig, host: str) -> None:
-    """Check the spec of run `run_id` that server `host` returned. Raises Refused if its settings
-    differ from `known`, those it was started with here."""
+    """Check the spec that server `host` returned for run `run_id`. Raises Refused if it is of
+    another run, or if a section in `GUARDED` differs from `known`, the settings with which this
+    machine started the run."""
     if spec.id != run_id:
         raise Refused.of("host.other_run", f"{host} sent run {spec.id[:40]!a} instead of {run_id}.")
     for name in GUARDED:

@@ -36,8 +36,9 @@ STAYS = (
 
 
 async def fetch_checkpoint(host: Host, run: Path, step: int, progress: Progress) -> Path:
-    """Download a checkpoint of the run mirrored in `run`; returns its local folder. `progress`
-    receives bytes done and in total. Raises Refused, LaunchError (retry it)."""
+    """Download the checkpoint of a step of the run mirrored in `run`; returns its local folder.
+    `progress` receives bytes done and in total. Raises Refused if the server has none, LaunchError
+    if the connection is lost (the next call resumes)."""
     name = f"checkpoints/step-{step:06d}"
     found = await fetch(host.tunnel.client, run.name, run, name, progress)
     if not found:
@@ -70,10 +71,9 @@ async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> Non
 
 
 async def move_to_server(host: Host, run: Path, progress: Progress) -> None:
-    """Move the inactive run in folder `run` to a server; the folder becomes its replica. No other
+    """Move the inactive run in folder `run` to a server; the folder becomes a mirror. No other
     process may use the run meanwhile; `progress` receives bytes done and in total. Raises Refused
-    while the run is active here or is on a server, LaunchError if the connection is lost (retry
-    it)."""
+    while the run is active or is on a server, LaunchError if the connection is lost (retry it)."""
     if record := read_record(run):
         raise Refused.of(
             "run.elsewhere", f"This run is on {record.host}.", "Move the run to this machine first."

@@ -10,8 +10,9 @@ MOST_REWARD = 1e9
 
 
 def blend(config: RewardConfig, parts: Mapping[str, float], metrics: Mapping[str, float]) -> float:
-    """Weighted sum of the reward parts, after constraints on parts and `metrics`. Raises
-    RolloutError if a required part is missing: the trajectory is unscored."""
+    """Weighted sum of the reward parts, then lowered or replaced by constraints on parts and
+    `metrics` that are violated. Raises RolloutError, which leaves the trajectory unscored, if a
+    required or constrained value or every part is missing, or if the sum is out of range."""
     missing = [name for name in config.required if name not in parts]
     if missing:
         raise RolloutError.of(

@@ -11,8 +11,9 @@ Values = dict[str, dict[str, FieldValue]]
 
 
 def field_values(config: ProjectConfig, words: Sequence[Word]) -> Values:
-    """Return the numbers and choices that a person stated (`words`, oldest first); a later value
-    replaces an earlier one. Fields that the configuration lacks are left out."""
+    """Return the valid numbers and choices that a person stated, by trajectory id and field name.
+    `words` are the statements, oldest first; a later value replaces an earlier one. Fields that the
+    configuration lacks are left out."""
     found: Values = {}
     for word in words:
         field = config.labels.fields.get(word.name) if word.kind == "field" else None
@@ -24,8 +25,8 @@ def field_values(config: ProjectConfig, words: Sequence[Word]) -> Values:
 
 
 def field_weights(config: ProjectConfig) -> dict[str, float]:
-    """Return the weight of each field that is a reward part: that of `label/NAME` under
-    reward.weights, else that of `NAME`."""
+    """Return the weight by name of each custom field that is a reward part: that of `label/NAME`
+    under reward.weights, else that of `NAME`. Fields without a weight are absent."""
     weights = config.reward.weights
     found = {}
     for name, field in config.labels.fields.items():
@@ -38,9 +39,9 @@ def field_weights(config: ProjectConfig) -> dict[str, float]:
 def field_parts(
     config: ProjectConfig, values: Mapping[str, Mapping[str, FieldValue]], names: Collection[str]
 ) -> dict[str, dict[str, float]]:
-    """Return reward parts in [0, 1] by trajectory. `names` are the ids of the trajectories that can
-    be scored: a field counts only if all of them have a value, because a part that some lack would
-    bias the baseline of the group."""
+    """Return the reward parts in [0, 1] of custom fields, by trajectory id and part name. `values`
+    has the field values by trajectory id. A field counts only if all of `names`, the ids of the
+    scorable trajectories, have a value: otherwise it would bias the group's baseline."""
     complete = [
         name
         for name in field_weights(config)

@@ -49,8 +49,9 @@ def apply_labels(
     labels: Sequence[Label],
     to_person: JudgeToPerson,
 ) -> list[Trajectory]:
-    """Return a group's trajectories with the scores and rewards that result from these labels,
-    oldest first, instead of any earlier ones. `to_person` maps judge scores to a person's."""
+    """Return copies of a group's trajectories with the scores and rewards that result from these
+    labels, oldest first; effects of labels applied before are removed. `to_person` maps judge
+    scores to a person's."""
     bare = [without_labels(one) for one in siblings]
     words = [word for label in labels for word in label.words]
     ruling = [word for label in labels if label.effect != "none" for word in label.words]
@@ -86,7 +87,7 @@ def apply_labels(
 
 
 def without_labels(one: Trajectory) -> Trajectory:
-    """Trajectory in its state before any label."""
+    """Copy of a trajectory with the reward it had before any label, and without its labels."""
     update: dict[str, object] = {"labels": (), "fields": {}, "unlabelled": None}
     if kept := one.unlabelled:
         update |= {"reward": kept.reward, "parts": kept.parts, "problem": kept.problem}
@@ -104,9 +105,9 @@ class LabelledScores(NamedTuple):
 def scores_with_labels(
     scores: Scores, words: Sequence[Word], to_person: JudgeToPerson
 ) -> LabelledScores:
-    """Scores by trajectory after a person's statements (`words`): score labels first (a later one
-    replaces an earlier one of the same trajectory), then order labels in sequence. `to_person` maps
-    the other scores if there are score labels."""
+    """Scores by trajectory id after a person's statements `words`: score labels first (the latest
+    of a trajectory counts), then order, best and worst labels in sequence. If there are score
+    labels, `to_person` maps the scores of the other trajectories to the person's scale."""
     given = {
         word.trajectory_id: word.value
         for word in words
@@ -133,7 +134,8 @@ def scores_with_labels(
 def outcomes(
     config: ProjectConfig, before: Sequence[Trajectory], after: Sequence[Trajectory]
 ) -> list[Outcome]:
-    """Rewards and advantages of the same trajectories before and after a label."""
+    """Compare rewards and advantages of a group's trajectories before and after a label; both
+    sequences have the same trajectories in the same order."""
     kind = config.train.algorithm.advantage
     sides = [group_summary(kind, list(side)).advantages for side in (before, after)]
     return [
@@ -150,7 +152,8 @@ def outcomes(
 
 
 def may_be_scored(one: Trajectory) -> bool:
-    """Whether the rollout itself succeeded, so that a score is possible."""
+    """Whether the rollout itself succeeded, so that a judge or person can still score the
+    trajectory."""
     problem = one.unlabelled.problem if one.unlabelled else one.problem
     return problem is None or problem.code.partition(".")[0] in ("judge", "reward", "label")
 

@@ -78,8 +78,9 @@ class JudgeToPerson:
 def scores_in_order(
     scores: Scores, layers: Sequence[Sequence[str]], span: Span = UNIT
 ) -> dict[str, float]:
-    """Nearest scores with each layer (trajectory ids, best first) a gap above the next and equal
-    scores within a layer. Unscored trajectories get that of their layer. `span`: bounds and gap."""
+    """Scores nearest to `scores` such that each of `layers` (trajectory ids, best layer first) is
+    at least a gap above the next, and equal within a layer. Unscored trajectories get the score of
+    their layer. `span`: bounds of scores, with the gap."""
     known = {name: score for name, score in scores.items() if score is not None}
     levels: list[float] = []
     masses: list[float] = []
@@ -99,8 +100,9 @@ def scores_in_order(
 
 
 def scores_with_best(scores: Scores, best: str, span: Span = UNIT) -> dict[str, float]:
-    """Nearest scores with `best` (trajectory id) a gap above every sibling: higher siblings are
-    lowered and `best` is raised to satisfy this, by equal shares."""
+    """Scores nearest to `scores` with trajectory `best` at least a gap above every other one:
+    higher ones are lowered and `best` is raised, by equal shares. `span`: bounds of scores, with
+    the gap."""
     gap = span.gap
     others = {n: s for n, s in scores.items() if s is not None and n != best}
     own = scores.get(best)
@@ -120,7 +122,8 @@ def scores_with_best(scores: Scores, best: str, span: Span = UNIT) -> dict[str, 
 
 
 def scores_with_worst(scores: Scores, worst: str, span: Span = UNIT) -> dict[str, float]:
-    """Nearest scores with `worst` (trajectory id) a gap below every sibling."""
+    """Scores nearest to `scores` with trajectory `worst` at least a gap below every other one.
+    `span`: bounds of scores, with the gap."""
     total = span.low + span.high
     mirrored = {name: None if s is None else total - s for name, s in scores.items()}
     return {name: total - score for name, score in scores_with_best(mirrored, worst, span).items()}

@@ -33,8 +33,8 @@ TO_THE_JUDGE = re.compile("|".join(PHRASES), re.IGNORECASE)
 
 
 def signs(messages: Sequence[Message]) -> dict[str, float]:
-    """Indicators of reward hacking by name: whether the text addresses a grader (0 or 1), the share
-    of repeated phrases, and the number of tool calls."""
+    """Compute indicators of reward hacking, by metric name, from the assistant messages: whether
+    they address a grader (0 or 1), share of repeated phrases, number of tool calls."""
     own = [message for message in messages if message.role == "assistant"]
     text = "\n".join(message.content for message in own)
     return {

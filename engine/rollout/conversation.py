@@ -85,9 +85,9 @@ class Conversation:
         most_tokens: int,
         call: int = 1,
     ) -> Prompt:
-        """Convert a request into tokens, which extend a recorded token sequence if its messages
-        extend a recorded conversation. `call` is the number of the model call. Raises RolloutError
-        if the template refuses it, or it exceeds `most_tokens`."""
+        """Convert a request into tokens. If its messages extend a recorded conversation, the tokens
+        extend the recorded ones. `call` is the number of the model call, from 1. Raises
+        RolloutError if the template refuses the messages, or the prompt exceeds `most_tokens`."""
         canonical, at = [_normal(message) for message in messages], self._seconds()
         answers: dict[int, str] = {}
         parent: Turn | None = None
@@ -155,7 +155,7 @@ class Conversation:
         ]
 
     def places(self) -> list[list[int]]:
-        """For each branch (token sequence), the indices of its turns, from 0."""
+        """Indices (from 0) of the turns of each branch, which is a recorded token sequence."""
         found: dict[int, list[int]] = {}
         for place, turn in enumerate(self.turns):
             found.setdefault(turn.branch, []).append(place)

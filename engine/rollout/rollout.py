@@ -63,7 +63,7 @@ class Stage:
     """System message that replaces the agent's."""
 
     def away(self) -> float:
-        """Total seconds in which the policy could not respond."""
+        """Total seconds so far in which the policy could not respond."""
         return self.policy.away_s
 
     def session(self, place: RolloutPlace, seed: int) -> Session:

@@ -136,8 +136,9 @@ class Child:
         line_limit: int = LINE_LIMIT,
         start: Callable[[Launch], Awaitable[Process]] = start_program,
     ) -> "Child":
-        """Start `argv` with two descriptor numbers appended: socket and life pipe. A message longer
-        than `line_limit` bytes ends the process."""
+        """Start `argv` in folder `cwd`, with the descriptor numbers of a socket and a life pipe
+        appended and output to `log`. `name` is used in problems, `environment` is added to the
+        allowed variables. A message over `line_limit` bytes ends the process. Raises ChildDied."""
         ours, theirs = socket.socketpair()
         life_read, life_write = os.pipe()
         try:
@@ -177,15 +178,16 @@ class Child:
         return self._ended is None
 
     async def ask(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Send operation `op` with these arguments and wait for the answer. Raises ChildDied, or
-        AtelierError with the problem that the child reports."""
+        """Send operation `op` with these arguments and wait for the answer. Raises ChildDied if the
+        process ends before, or AtelierError with the problem that the child reports."""
         async for kind, value in self._exchange(op, fields):
             if kind == "ok":
                 return value
         raise AssertionError("an exchange ends with an answer")
 
     async def stream(self, op: str, **fields: Any) -> AsyncIterator[dict[str, Any]]:
-        """Send operation `op`; yield partial answers, then the final one. Closing cancels it."""
+        """Send operation `op` with these arguments; yields partial answers, then the final one.
+        Closing the generator cancels the operation. Raises like `ask`."""
         async for _, value in self._exchange(op, fields):
             yield value
 

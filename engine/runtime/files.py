@@ -41,8 +41,8 @@ def sync_tree(folder: Path) -> None:
 
 
 def temporary_file(file: Path) -> Path:
-    """Path of a temporary file beside a file; different for each call, so that threads and
-    processes may replace the same file at once."""
+    """Path for a temporary file beside a file, not created; different for each call, so that
+    threads and processes may replace the same file at once."""
     return file.with_name(f".{file.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
 
 

@@ -18,8 +18,8 @@ LEAST_S = 5.0
 
 
 def exit_with_engine(descriptor: int) -> None:
-    """Exit this process when the engine does, at end of file on the pipe `descriptor`, which a
-    thread watches."""
+    """Start a thread that waits for the engine's exit (end of file on the pipe `descriptor`), then
+    kills all descendants of this process and exits."""
     adopt_orphans()
     threading.Thread(target=_wait, args=(descriptor,), daemon=True).start()
 

@@ -23,8 +23,8 @@ class Busy(BlockingIOError):
 
 
 def lock_descriptor(descriptor: int, wait_s: float | None = 0.0, *, shared: bool = False) -> bool:
-    """Lock an open file, waiting up to `wait_s` seconds (None: without a limit); `shared` locks do
-    not exclude each other. Returns whether it is locked."""
+    """Lock an open file, waiting up to `wait_s` seconds (None: without a limit); returns whether
+    that succeeded. Locks with `shared` do not exclude each other."""
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     if wait_s is None:
         fcntl.flock(descriptor, kind)
@@ -60,7 +60,8 @@ def take_lock(file: Path, wait_s: float | None = 0.0, holder: str = "") -> int:
 
 @contextlib.contextmanager
 def released(descriptor: int) -> Iterator[None]:
-    """Close the locked `descriptor` when the block ends, which releases its lock."""
+    """Context manager that closes the locked `descriptor` when the block ends, which releases its
+    lock."""
     try:
         yield
     finally:
@@ -68,7 +69,8 @@ def released(descriptor: int) -> Iterator[None]:
 
 
 def is_locked(file: Path) -> bool:
-    """Whether any process holds the lock of a file; False for a missing file."""
+    """Whether any process holds the lock of a file; False if the file is missing or cannot be
+    opened."""
     try:
         descriptor = os.open(file, os.O_RDWR | os.O_CLOEXEC)
     except OSError:

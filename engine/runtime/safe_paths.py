@@ -28,15 +28,15 @@ def inside(folder: Path, name: str) -> Path:
 
 
 def make_parents(folder: Path, target: Path) -> None:
-    """Create the parent folders of `target`, a path below `folder`. Raises Refused like
-    `inside`."""
+    """Create the parent folders of `target`, a path below `folder` returned by `inside`. Raises
+    Refused like `inside`, checked again after the creation."""
     target.parent.mkdir(parents=True, exist_ok=True)
     inside(folder, target.relative_to(folder.resolve()).as_posix())
 
 
 def open_to_write(file: Path, append: bool = False) -> int:
-    """Open a regular file for writing (`append`: at its end), created if missing; returns its
-    descriptor. Links are never followed. Raises OSError."""
+    """Open a regular file for writing at its end (`append`), or else truncate it; a missing file is
+    created. Returns its descriptor. Links are not followed. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     return os.open(file, flags | (os.O_APPEND if append else os.O_TRUNC), FILE_MODE)
 

@@ -18,7 +18,8 @@ OF_INSTALLERS = ("PIP_", "UV_")
 
 
 def allowed_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Allowed variables of this process, plus `extra`, for a child process."""
+    """Environment for a child process: those of this process's variables that children may have
+    (such as PATH and CUDA_*, but no secrets), and `extra`."""
     kept = {
         name: value
         for name, value in os.environ.items()

@@ -59,7 +59,8 @@ CODE = "store.unwritable"
 
 
 def unwritable_problem(error: Exception) -> Problem | None:
-    """Problem for an error that means that data cannot be written; None for any other error."""
+    """Problem for an error that means that a path cannot be used, or that data cannot be written
+    (full or read-only disk, missing permission); None for any other error."""
     if isinstance(error, OSError) and error.errno in NO_PLACE:
         return Problem(
             code="file.no_place",
@@ -84,7 +85,8 @@ def unwritable_problem(error: Exception) -> Problem | None:
 
 
 async def answer_unwritable(request: Request, error: Exception) -> Response:
-    """Respond with 409 if data cannot be written. Raises any other error again."""
+    """Exception handler: respond with 409 if `unwritable_problem` explains the error; raises any
+    other error again."""
     if problem := unwritable_problem(error):
         return JSONResponse(problem.model_dump(), 409)
     raise error

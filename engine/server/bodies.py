@@ -23,7 +23,8 @@ async def body_of(request: Request, model: type[T]) -> T:
 
 
 def project_of(request: Request) -> Path:
-    """Resolved `path` parameter of a request. Raises ConfigError if it is missing or invalid."""
+    """Project folder in the query parameter `path`, resolved. Raises ConfigError if the parameter
+    is missing or not a valid path."""
     value = request.query_params.get("path")
     if not value:
         raise ConfigError.of("request.no_path", "The request names no project.")
@@ -31,7 +32,8 @@ def project_of(request: Request) -> Path:
 
 
 def path_of(value: str) -> Path:
-    """Resolved local path. Raises ConfigError if the text is not a valid path."""
+    """Convert text to a resolved path on this machine, which need not exist. Raises ConfigError if
+    no file system takes it."""
     try:
         path = Path(value).expanduser().resolve()
         path.exists()  # raises for a name that no file system takes
@@ -69,7 +71,7 @@ def number_of(request: Request, name: str, otherwise: int = 0) -> float:
 
 
 def check_numbers(request: Request) -> None:
-    """Raises ConfigError if an integer in the URL path is too large for the database."""
+    """Raise ConfigError if an integer in the URL path is too large for the database."""
     for name, value in request.path_params.items():
         if isinstance(value, int) and value >= MOST_NUMBER:
             raise ConfigError.of("request.bad_number", f"`{name}` is too large.")

@@ -77,7 +77,8 @@ class Services:
         children.register(self.arena, self.exports, self.tracking, self.environments, self.models)
 
     def touch(self) -> None:
-        """Restart the time after which an engine without clients exits."""
+        """Note a request now: the engine exits only when `IDLE_EXIT_S` seconds have passed since
+        the last one."""
         self._used = time.monotonic()
 
     def is_idle(self) -> bool:

@@ -184,7 +184,8 @@ class Repeated(logging.Filter):
 
 
 def count_repetitions() -> None:
-    """Make the server's loggers pass a repeated message only once in a while, with its count."""
+    """Make the server's loggers pass a repeated message only once in `QUIET_S` seconds, with the
+    number of repetitions."""
     once = Repeated()
     for name in ("uvicorn.error", "asyncio", logger.name):
         logging.getLogger(name).addFilter(once)

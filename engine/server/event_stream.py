@@ -66,7 +66,8 @@ class Broadcast:
 
 
 async def ticks(broadcast: Broadcast, run_id: str) -> AsyncIterator[str]:
-    """Lines of `text/event-stream` with the progress ticks of a run, without its stored events."""
+    """Yield lines of `text/event-stream` with the progress ticks of a run, without its stored
+    events, until the server closes."""
     async with broadcast.subscribe(run_id) as subscriber:
         yield ": following\n\n"
         while not broadcast.closing:
@@ -80,8 +81,9 @@ async def ticks(broadcast: Broadcast, run_id: str) -> AsyncIterator[str]:
 async def follow(
     broadcast: Broadcast, run_id: str, read: Callable[[int], tuple[list[str], int]], after: int
 ) -> AsyncIterator[str]:
-    """Yield lines of `text/event-stream`: stored events with a `seq` above `after`, and progress
-    ticks. `read(after)` returns a page of stored events and the `seq` of the last one."""
+    """Yield lines of `text/event-stream` until the server closes: stored events with a `seq` above
+    `after`, and progress ticks. `read(after)` returns the next page of stored events and the `seq`
+    of its last one."""
     async with broadcast.subscribe(run_id) as subscriber:
         yield ": following\n\n"
         while not broadcast.closing:

@@ -167,7 +167,8 @@ HANDLERS: dict[Any, Any] = {BodyTooLong: answer_too_long, ClientDisconnect: answ
 
 
 def limited(app: ASGIApp, gateway: Gateway) -> ASGIApp:
-    """ASGI application of a server's and its gateway's routes, within all limits on requests."""
+    """Wrap the ASGI application `app` of an engine, including the routes of its `gateway`, so that
+    limits on body size and concurrent requests apply."""
 
     def most(scope: Scope) -> int:
         if scope["path"].startswith("/v1/"):

@@ -17,8 +17,9 @@ PATIENCE_S = 20.0
 
 @contextlib.contextmanager
 def workspace_lock(workspace: Path, discovery: Path) -> Iterator[None]:
-    """Hold the lock of a workspace. Raises Refused with its holder if another engine has it. A
-    holder without a discovery file is starting or exiting, and is waited for a while."""
+    """Hold the lock of a workspace during the block. Raises Refused with the holder if another
+    engine has it; a holder without the file `discovery` is starting or exiting, and is waited for
+    up to `PATIENCE_S` seconds."""
     folder = workspace / ".atelier"
     folder.mkdir(mode=0o700, exist_ok=True)
     try:
@@ -47,8 +48,9 @@ def _take(file: Path, discovery: Path) -> int:
 
 @contextlib.contextmanager
 def device_lock(cards: Sequence[Card] = (), who: str = "") -> Iterator[None]:
-    """Hold the lock of each of these GPUs (without any: of the CPU) against all engines of the
-    user. `who` describes this holder in the Refused that others get while it is held."""
+    """Hold the lock of each of these GPUs (of the CPU if there are none) during the block. Raises
+    Refused if another engine of the user holds one. `who` describes this holder in the Refused of
+    others."""
     with contextlib.ExitStack() as stack:
         for card in cards:
             place = f"GPU {card.index} ({card.name})"

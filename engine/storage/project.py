@@ -103,7 +103,8 @@ def edit_text(text: str, values: dict[str, Any]) -> str:
 
 
 def write_toml(project: Path, text: str) -> None:
-    """Replace project.toml. Raises ConfigError with the first problem of the text."""
+    """Replace project.toml by `text`. If the text has problems, raises ConfigError with the first
+    one and writes nothing."""
     if problems := check_text(text):
         raise ConfigError(problems[0])
     replace_file(project / FILE, text)
@@ -164,7 +165,8 @@ def scenario_file(project: Path, config: ProjectConfig, split: Split) -> Path | 
 
 
 def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
-    """Return the scenarios of a JSON Lines file and one problem per bad line."""
+    """Return the valid scenarios of a JSON Lines file, and one problem for each invalid line, or
+    for a file that is missing, unreadable or empty."""
     try:
         raw = read_regular(file, MOST_SCENARIO_BYTES)
     except FileNotFoundError:
@@ -237,7 +239,8 @@ def read_scenarios(file: Path) -> tuple[list[Scenario], list[Problem]]:
 
 
 def load_scenarios(project: Path, config: ProjectConfig, split: Split) -> list[Scenario]:
-    """Return all scenarios of a split, for training. Raises ConfigError at the first bad line."""
+    """Return all scenarios of a split; empty if the settings name no file for it. Raises
+    ConfigError with the first problem of the file."""
     file = scenario_file(project, config, split)
     if file is None:
         return []
@@ -248,7 +251,8 @@ def load_scenarios(project: Path, config: ProjectConfig, split: Split) -> list[S
 
 
 def parse_scenario(data: Any, number: int) -> Scenario:
-    """Make a scenario of a JSON object; `number` is its default id. Raises ValueError."""
+    """Convert a JSON object into a scenario; `number`, its line number, is the id of one without
+    `id`. Raises ValueError if `data` is not an object."""
     if not isinstance(data, dict):
         raise ValueError(f"it is a {type(data).__name__}")
     name = replace_surrogates(str(data.get("id", number)))

@@ -19,8 +19,9 @@ def alerts(
     history: dict[int, Metrics],
     validations: Sequence[ValidationFinished],
 ) -> list[Alert]:
-    """Return the alerts whose condition holds now. `history`: metrics by finished step;
-    `validations`: oldest first. A metric without a value raises none."""
+    """Return one alert for each condition that holds after the newest step of `history` (metrics by
+    finished step) or the last of `validations` (oldest first). A condition on a metric without a
+    value does not hold."""
     found = []
     for condition in conditions:
         if condition.metric == VALIDATION:

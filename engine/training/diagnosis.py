@@ -36,7 +36,8 @@ class Cause(NamedTuple):
 
 
 def unscored_causes(trajectories: Iterable[Trajectory]) -> list[Cause]:
-    """Problems of unscored rollouts, most frequent first, without those that a person excluded."""
+    """Problems of unscored rollouts, one per problem code with its number of rollouts, most
+    frequent first. Rollouts that a person excluded do not count."""
     problems = [one.problem for one in trajectories if one.reward is None and one.problem]
     found: dict[str, list[Problem]] = {}
     for problem in problems:

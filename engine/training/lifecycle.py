@@ -83,7 +83,7 @@ def _refuse_other_beginning(run: Run) -> None:
 
 async def wait_while_paused(run: Run, policy: Policy, step: int) -> None:
     """Wait between steps while the run is paused; sampling for later steps pauses, too. Raises
-    StopRequested."""
+    StopRequested if a stop is requested, before or during the pause."""
     if run.orders.stop_after_step:
         raise StopRequested
     if not run.orders.paused:
@@ -108,7 +108,8 @@ async def wait_while_held(run: Run, step: int) -> None:
 
 
 async def save_checkpoint(run: Run, policy: Policy, step: int, metrics: dict[str, float]) -> None:
-    """Save a checkpoint unless the step has one, and delete those that no rule keeps."""
+    """Save a checkpoint of `step` with its main `metrics`, then delete those that the run's
+    retention settings do not keep. No effect if the step has a checkpoint already."""
     if any(known.step == step for known in run.reader.checkpoints()):
         return
     shown = {name: metrics[name] for name in SHOWN if name in metrics}

@@ -62,7 +62,9 @@ UNSCORED_STEPS = 3
 
 
 async def train(run: Run, policy: Policy, stage: Stage) -> None:
-    """Train to the last step or a requested stop. Raises errors of the workers and of the store."""
+    """Train to the last step, until early stopping, or until a stop is requested. Raises
+    RolloutError if no rollout is scored for several steps, and errors of the workers and of the
+    store."""
     start_s = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     held_out = load_scenarios(run.project, run.config, "validation")
@@ -120,7 +122,8 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
 
 
 async def measure_baseline(run: Run, policy: Policy, stage: Stage) -> None:
-    """Measure the mean reward of the untrained model on the training scenarios."""
+    """Measure and store the mean reward of the untrained model on the training scenarios. Raises
+    RolloutError if no rollout could be scored."""
     start_s = time.monotonic()
     scenarios = load_scenarios(run.project, run.config, "train")
     await load(run, policy)
@@ -241,9 +244,9 @@ def reward_range(step: int, count: int) -> str:
 
 
 def refuse_unscored(steps: str, trajectories: Iterable[Trajectory]) -> None:
-    """Raise RolloutError with the most frequent cause for the unscored trajectories of `steps`
-    (text for the message) and its place, unless a person excluded them all. A run without scores
-    trains nothing."""
+    """Raise RolloutError with the most frequent problem of `trajectories`, none of which has a
+    score (the caller has checked this). `steps` names them in the message. Returns if their only
+    problem is that a person excluded them."""
     causes = diagnosis.unscored_causes(trajectories)
     if not causes:  # a person took them out
         return

@@ -54,9 +54,10 @@ def confirmed_addresses() -> list[AddressConfirmation]:
 
 
 def sends_key(model: str, address: str | None, more: Confirmed = (), where: str = "") -> bool:
-    """Whether requests to this model carry the provider's key. `address` None means the provider's
-    official endpoint, `more` are further confirmed addresses, `where` names the setting in errors.
-    Raises ConfigError if the address is not allowed, or the model name is invalid."""
+    """Whether requests to this model carry the provider's key: yes to the official endpoint
+    (`address` None) or a confirmed address, no to an unconfirmed one on this machine. `more` are
+    further confirmed addresses, `where` names the setting in errors. Raises ConfigError for any
+    other address, or an invalid model name."""
     try:
         check_model(model)
     except ValueError as error:
@@ -84,8 +85,9 @@ def tracker_key(name: TrackerName, settings: Section, key: str) -> str:
 def check_section(
     section: str, config: JudgeConfig | EvaluateConfig, models: Iterable[str], more: Confirmed = ()
 ) -> None:
-    """Raise ConfigError for the first of these models of the settings' `section` whose address is
-    not confirmed, neither on this machine nor in `more`."""
+    """Raise ConfigError for the first of `models` to which no request may be sent, because the
+    `base_url` of the settings' `section` (parsed as `config`) is confirmed neither on this machine
+    nor in `more`."""
     for model in models:
         sends_key(model, config.base_url, more, f"{section}.base_url")
 

@@ -75,7 +75,8 @@ TRAJECTORIES: tuple[PageKey, ...] = (
 
 
 def key_of(key_id: str) -> PageKey:
-    """Return the shortcut of the Trajectories page with the id `key_id`, such as "label.best"."""
+    """Return the shortcut of the Trajectories page with the id `key_id`, such as "label.best",
+    which must exist."""
     return next(row for row in TRAJECTORIES if row.id == key_id)
 
 

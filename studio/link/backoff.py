@@ -13,7 +13,8 @@ class Backoff:
     failures: int = 0
 
     def failed(self) -> float:
-        """Count one more failure and return the delay in seconds."""
+        """Count one more failure and return the delay in seconds before the next attempt; it
+        doubles with each failure, up to a limit."""
         self.failures += 1
         return min(LAST_S, FIRST_S * 2.0 ** min(self.failures - 1, 10))
 

@@ -55,7 +55,8 @@ class EngineLink:
         return endpoint is not None
 
     async def shut_down(self) -> None:
-        """Stop the engine and wait until it is gone; its runs stop after pending writes."""
+        """Stop the engine and wait up to `LEAVING_S` seconds until it is gone; returns in either
+        case. Its runs stop after pending writes."""
         gone = self.endpoint
         await self.client.shut_down()
         await self._drop()

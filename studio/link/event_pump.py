@@ -67,7 +67,8 @@ class EventPump:
         self._ready.wait()
 
     def stop(self, timeout_s: float = 5.0) -> None:
-        """Close every stream and stop the thread. The engine and its runs continue."""
+        """Close every stream and wait up to `timeout_s` seconds for the thread to end; returns in
+        either case. The engine and its runs continue."""
         if self._thread.is_alive():
             self._call(self._stopping.set)
             self._thread.join(timeout_s)
@@ -78,11 +79,11 @@ class EventPump:
         self._call(self._follow, run_id, after)
 
     def forget(self, run_id: str) -> None:
-        """Stop following a run."""
+        """Stop streaming the events of a run."""
         self._call(self._forget, run_id)
 
     def nudge(self) -> None:
-        """Retry the connection now instead of after the delay."""
+        """Retry a lost connection to the engine now instead of after the delay."""
         self._call(self._wake_up.set)
 
     def _call(self, function: Callable[..., object], *arguments: object) -> None:

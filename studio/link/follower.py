@@ -40,7 +40,7 @@ class Follower:
         self._backoff = Backoff()
 
     def take(self) -> Events:
-        """Return all events since the last call."""
+        """Return the events streamed since the last call, each only once."""
         batch, self._batch = self._batch, []
         self._room.set()
         return batch

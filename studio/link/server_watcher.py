@@ -32,7 +32,8 @@ class HostWatcher:
         self._revision = 0
 
     async def run(self) -> None:
-        """Poll until cancelled. The state of the connection is reported by the event pump."""
+        """Poll the engine's list of servers until cancelled, and pass on each change. A failed poll
+        is repeated after a delay; the event pump reports the state of the connection."""
         backoff = Backoff()
         while True:
             try:

@@ -53,7 +53,8 @@ class DraftTableModel(RowsModel[DraftRow]):
         self.set_rows([])
 
     def take(self, scenarios: Sequence[DraftScenario]) -> None:
-        """Show all `scenarios` generated so far; rows added by a person stay at the end."""
+        """Show all `scenarios` generated so far. Edits and deletions by a person are kept, and rows
+        that a person added stay at the end."""
         rows_by_input = {row.written.input: row for row in self.rows if row.written}
         rows = [
             _renewed(rows_by_input.get(one.input), one)

@@ -75,11 +75,12 @@ class Feed(QObject):
         self._linked.emit(state)
 
     def receive_loss(self, run_id: str, problem: Problem) -> None:
-        """Pass on from the pump's thread that the events of a run cannot be streamed."""
+        """Forward from the event pump's thread to the window's that the events of a run cannot be
+        streamed; `problem` has the reason."""
         self._lost.emit(run_id, problem)
 
     def receive_hosts(self, found: HostList) -> None:
-        """Pass on a newer list of servers from the pump's thread."""
+        """Forward a newer list of servers from the event pump's thread to the window's."""
         self._hosts.emit(found)
 
     # In the GUI thread

@@ -34,7 +34,7 @@ class GroupListModel(PagedModel[GroupSummary, TrajectoryQuery]):
         super().__init__(tasks, TrajectoryQuery(), parent)
 
     def set_labelled(self, labelled: Collection[tuple[str, int, int]]) -> None:
-        """Set the (split, step, group) of the labelled groups."""
+        """Set which groups are marked as labelled, each given as (split, step, group number)."""
         if len(labelled) != len(self._labelled) or self._labelled != labelled:
             self._labelled = frozenset(labelled)
             if self.total:

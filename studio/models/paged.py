@@ -112,7 +112,8 @@ class PagedModel(QAbstractTableModel, Generic[R, Q]):
         return plain_tip(value) if tip else value
 
     def cell(self, record: R, column: int, role: int) -> Any:
-        """Value of a cell of a loaded row."""
+        """Return the value of a cell for a Qt role, from the loaded `record` of its row;
+        implemented by subclasses."""
         raise NotImplementedError
 
     # Fetching

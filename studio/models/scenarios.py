@@ -63,8 +63,8 @@ def is_of(curve: ScenarioCurve, row: Row) -> bool:
 
 
 def is_silent(curve: ScenarioCurve) -> bool:
-    """Return whether a scenario gave no signal: several scored trajectories, with equal rewards up
-    to the rounding of a sum of squares."""
+    """Return whether a scenario gave no signal: at least two scored trajectories, with rewards that
+    are equal within rounding errors."""
     if curve.spread is None or curve.mean is None or curve.attempts - curve.unscored < 2:
         return False
     return curve.spread <= ROUNDING * max(1.0, abs(curve.mean))
@@ -99,7 +99,8 @@ class ScenarioTableModel(QAbstractTableModel):
         self.undo.clear()
 
     def set_written(self, rows: Sequence[Row]) -> None:
-        """Mark these rows as saved; later changes remain unsaved."""
+        """Set `rows` as the saved content of the file; the table is `dirty` if its rows now
+        differ."""
         self._written = list(rows)
         if self.dirty:
             self.undo.resetClean()
@@ -175,7 +176,8 @@ class ScenarioTableModel(QAbstractTableModel):
         self.edited.emit()
 
     def put(self, row: int, key: str, value: Any) -> None:
-        """Set the value of a key in a row; None removes the key."""
+        """Set the value of a key, the title of an existing column, in a row; None removes the key
+        from the row."""
         changed = dict(self.rows[row])
         if value is None:
             changed.pop(key, None)

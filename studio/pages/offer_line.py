@@ -16,7 +16,8 @@ class OfferLine(QHBoxLayout):
         self._offers: tuple[Offer, ...] = ()
 
     def show_offers(self, offers: tuple[Offer, ...], about: str) -> list[Button]:
-        """Show a button per offer, for the row `about`; returns new buttons, or [] if unchanged."""
+        """Replace the buttons by one per offer; `about` names their row for screen readers. Returns
+        the new buttons; empty if the offers are unchanged, and the old buttons stay."""
         if offers == self._offers:
             return []
         self._offers = offers

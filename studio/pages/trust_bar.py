@@ -30,7 +30,7 @@ UNTRUSTED = "This project is not trusted. None of its code runs and nothing is s
 
 
 def confirmation_of(problem: Problem) -> Confirmation | None:
-    """Return what the user has to confirm to resolve the problem; None if no confirmation can."""
+    """Return the confirmation by the user that would resolve the problem; None if none would."""
     if problem.code not in CODES:
         return None
     try:

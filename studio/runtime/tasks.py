@@ -37,9 +37,9 @@ class TaskScope(QObject):
         done: Done | None = None,
         failed: Failed | None = None,
     ) -> "asyncio.Task[None] | None":
-        """Start a job on the running loop; `done(result)` or `failed(problem)` is called at its
-        end, None ignores it or emits the signal. Returns its task, or None if the scope is
-        closed."""
+        """Start a job on the running loop; a running job of the same name is cancelled. At its end,
+        `done(result)` (None: not called) or `failed(problem)` (None: the signal `failed` is
+        emitted) is called. Returns its task, or None if the scope is closed."""
         if self._closed:
             job.close()
             return None
@@ -116,5 +116,5 @@ def unexpected(error: BaseException) -> Problem:
 
 
 def command_job(action: str, run_id: str) -> str:
-    """Return the name of the job that sends a command to a run."""
+    """Return the task name under which the command `action` is sent to a run."""
     return f"{action} {run_id}"

@@ -26,8 +26,8 @@ class DesktopNotifications(QObject):
         self._notifier: Any = None
 
     def show(self, title: str, words: str, key: str) -> None:
-        """Show a notification; nothing happens where the desktop has no service for them. `key` is
-        emitted by `opened`."""
+        """Show a desktop notification with title and text; does nothing on a desktop without a
+        service for them. A click on it emits `opened(key)`."""
         if is_available():
             self._tasks.run(f"show {key}", self._show(title, words, key))
 

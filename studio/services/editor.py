@@ -56,8 +56,8 @@ def place_of(problem: Problem, project: str) -> CodePlace | None:
 
 
 def command_for(place: CodePlace, variables: Mapping[str, str]) -> list[str]:
-    """Return program and arguments that open a place: of the editor in $VISUAL or $EDITOR, or of
-    an installed one. Empty if none of them is known to open a line."""
+    """Return the command line that opens a file at a line: of the editor in $VISUAL or $EDITOR, or
+    of an installed one. Empty if none is known to open a line. `variables`: the environment."""
     for wanted in (variables.get("VISUAL", ""), variables.get("EDITOR", ""), *UNASKED):
         try:
             name = next(iter(shlex.split(wanted)), "")
@@ -71,7 +71,8 @@ def command_for(place: CodePlace, variables: Mapping[str, str]) -> list[str]:
 
 
 def open_place(place: CodePlace) -> None:
-    """Open a file at a line, or the file, or its folder where opening a script may run it."""
+    """Open a file at its line in an editor. Without a known editor, open the file on Linux,
+    elsewhere its folder, because opening a script there may run it."""
     command = command_for(place, os.environ)
     if command and QProcess.startDetached(command[0], command[1:])[0]:
         return

@@ -20,8 +20,8 @@ class Following:
         """Ids of the followed runs, the most recently requested last (an ordered set)."""
 
     def begin(self, run_id: str) -> None:
-        """Follow a run from its last known event, and close idle streams above the limit. Events of
-        damaged runs cannot be read."""
+        """Follow the events of a run after the last known one; a damaged run is not followed. Of
+        the ended runs that no page shows, only the 24 followed last keep their streams."""
         run = self._runs.summary(run_id)
         if run is not None and run.state == "damaged":
             self.forget(run_id)

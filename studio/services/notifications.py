@@ -150,7 +150,8 @@ class Question(QDialog):
 
 
 def default_of(choices: Sequence[Choice]) -> Choice:
-    """Return the choice that Enter takes."""
+    """Return the choice that Enter takes: the first one marked as default or primary, else the
+    first."""
     marked = (choice for choice in choices if choice.default or choice.kind == "primary")
     return next(marked, choices[0])
 
@@ -158,8 +159,8 @@ def default_of(choices: Sequence[Choice]) -> Choice:
 async def ask(
     parent: QWidget, title: str, words: str, choices: Sequence[Choice], field: Field | None = None
 ) -> tuple[str | None, Any]:
-    """Ask a question; return the key of the chosen button (None: Escape) and the value of the input
-    `field` (None: no field)."""
+    """Ask a question in a dialog and wait for its end. Returns the key of the chosen button (None:
+    Escape) and the value of the input `field` (None: no field)."""
     loop = asyncio.get_running_loop()
     answered: asyncio.Future[tuple[str | None, Any]] = loop.create_future()
     question = Question(parent, title, words, choices, field)

@@ -32,8 +32,8 @@ class ProjectFilesService(QObject):
         session.project_changed.connect(self._take)
 
     def look(self) -> None:
-        """Check by fingerprints whether project files have changed. If the engine does not respond,
-        the next poll tries again."""
+        """Start a check by fingerprints whether files of the open project have changed; skipped
+        while disconnected or writing. If the engine does not respond, the next poll tries again."""
         session = self._session
         ready = session.connected and not session.writing and not self._tasks.busy("files")
         if ready and self._known:

@@ -6,8 +6,8 @@ from engine.protocol.records.runs import ProjectView
 
 
 async def read_project(client: EngineClient, path: str) -> ProjectView:
-    """Load a project. An unreadable one is taken from the engine's list, with its problems. Raises
-    the engine's error if the folder is not listed either."""
+    """Load the project at `path`. If it is unreadable, return its entry in the engine's list, which
+    has its problems; if it is not listed either, the engine's error is raised."""
     try:
         return await client.project(path)
     except AtelierError:

@@ -27,8 +27,8 @@ def repair_run(session: Session, run_id: str) -> None:
 
 
 def ask_to_remove(session: Session, runs: Sequence[RunSummary], parent: QWidget) -> None:
-    """Delete runs with their checkpoints after confirmation. If one is selected, another run of the
-    project is."""
+    """Delete runs with their trajectories, labels and checkpoints after confirmation. If the
+    selected run is deleted, another run of the project is selected."""
     title = f"run {runs[0].name}" if len(runs) == 1 else f"{len(runs)} runs"
 
     async def remove() -> list[str]:

@@ -25,7 +25,7 @@ class News:
     kind: Literal["alert", "state"]
 
     def line(self) -> str:
-        """Return the message as one line."""
+        """Return title and text as one line."""
         return f"{self.title}: {self.words}"
 
 
@@ -40,7 +40,9 @@ class RunNews(QObject):
         self._alerts: dict[str, set[str]] = {}
 
     def look(self, summary: RunSummary | None, state: RunState) -> None:
-        """Compare the state of a run with that of the last call."""
+        """Compare a run with the last call, and emit `announced` for each new alert, and when the
+        run has finished, failed or waits for a review. An old change, or a run that is not listed
+        (`summary` None), is only remembered."""
         run_id = state.run_id
         raised = {alert.condition: alert.words for alert in state.alerts}
         fresh = [

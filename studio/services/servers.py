@@ -84,16 +84,19 @@ class Hosts(QObject):
         return view is not None and view.state == "connected"
 
     def away(self, name: str) -> bool:
-        """Return whether a server is disconnected, so that the states of its runs are unknown."""
+        """Return whether a server (empty: this machine, never) is disconnected, so that the states
+        of its runs are unknown."""
         return bool(name) and not self.connected(name)
 
     async def known(self) -> list[str]:
-        """Return the aliases of the SSH configuration that are not in the list of servers."""
+        """Return the aliases in the SSH configuration, without servers that are in the list
+        already."""
         return (await self._link.client.known_hosts()).known
 
     @Slot(object)
     def take(self, found: HostList) -> None:
-        """Store a newer list of servers, and emit what has changed."""
+        """Store a newer list of servers; emits `changed`, and `run_states_changed` if a run on a
+        server has another state."""
         run_states = self.store.run_states()
         self.store.take(found)
         self._tick.start() if self.store.counts_down else self._tick.stop()
@@ -114,7 +117,8 @@ class Hosts(QObject):
         return self._settings.current.trains_on.get(project, "")
 
     def choose(self, project: str, name: str) -> None:
-        """Select the server (empty: this machine) on which a project trains, and connect to it."""
+        """Select the server (empty: this machine) on which a project (path) trains, and connect to
+        it unless it is connected or connecting."""
         others = {p: n for p, n in self._settings.current.trains_on.items() if p != project}
         self._settings.update(trains_on=others | ({project: name} if name else {}))
         view = self.view(name)
@@ -131,7 +135,8 @@ class Hosts(QObject):
     def act(
         self, name: str, action: HostAction, done: Done | None = None, failed: Failed | None = None
     ) -> None:
-        """Perform an action on the server `name`, then call `done` or `failed`."""
+        """Perform an action such as connect or install on the server `name`, then call
+        `done(result)` or `failed(problem)`."""
         self.tasks.run(f"{action} {name}", self._act(name, action), done, failed)
 
     async def _act(self, name: str, action: HostAction) -> None:
@@ -152,7 +157,8 @@ class Hosts(QObject):
         self.tasks.run(f"disconnect {name}", end())
 
     def add(self, spec: HostSpec, done: Done | None = None, failed: Failed | None = None) -> None:
-        """Add a server or change its settings, and connect to it; then call `done` or `failed`."""
+        """Add a server or change its settings, and connect to it; then call `done(result)` or
+        `failed(problem)`."""
         self.tasks.run(f"add {spec.name}", self._add(spec), done, failed)
 
     async def _add(self, spec: HostSpec) -> None:
@@ -160,14 +166,16 @@ class Hosts(QObject):
         await self._act(spec.name, "connect")
 
     async def answer(self, name: str, question: Question, value: str | None) -> None:
-        """Answer an SSH prompt; None cancels it. Raises Refused if it no longer waits for one."""
+        """Answer an SSH prompt of the server `name` with `value`; None cancels the prompt. Raises
+        Refused if the server no longer waits for this prompt."""
         await self._link.client.answer_host(name, Answer(question=question.id, value=value))
 
     # Start of runs
 
     async def ready(self, name: str) -> None:
-        """Connect to a server and wait. Raises Refused with the reason if the connection fails; the
-        engine then retries it, or it waits for a person."""
+        """Connect to a server and wait for the connection. Raises Refused with the reason if the
+        attempt fails, though the engine may retry it. Returns without one if the server leaves the
+        list."""
         view = self.view(name)
         if view is not None and view.state == "connected":
             return
@@ -190,8 +198,9 @@ class Hosts(QObject):
                     await self._news.wait()
 
     async def begin(self, name: str, ask: Callable[[EngineClient], Awaitable[T]]) -> T:
-        """Connect to the server `name` and return `ask(client)`. While project or model are
-        uploaded, timeouts repeat `ask`, which must be idempotent. Raises AtelierError."""
+        """Connect to the server `name` and return `ask(client)`. `ask` is repeated after each
+        timeout while project or model are being uploaded, so it must be idempotent. Raises
+        AtelierError."""
         await self.ready(name)
         while True:
             try:
@@ -201,11 +210,12 @@ class Hosts(QObject):
                     raise
 
     def bringing(self, name: str) -> tuple[int, int] | None:
-        """Return uploaded and total bytes of a project or model; None if nothing is uploaded."""
+        """Return uploaded and total bytes of the project or model being uploaded to a server; None
+        if nothing is uploaded."""
         view = self.view(name)
         tick = view.tick if view is not None and view.state == "connected" else None
         return (tick.done, tick.total) if tick is not None and tick.stage == "syncing" else None
 
     def start_words(self, name: str) -> str:
-        """Describe the progress of a start on a server, for the Train button."""
+        """Describe what the start of a run on a server waits for, for the Train button."""
         return start_words(self.view(name), name)

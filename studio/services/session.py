@@ -100,7 +100,8 @@ class Session(QObject):
         return self.feed.link.contact == "connected"
 
     def start(self, project: str = "", place: str = "") -> None:
-        """Start the event pump and the engine, and open a project (path) on the page `place`."""
+        """Start the event pump and the engine, then open a project (path; empty: none) on the page
+        `place` (key; empty: stay on the current page)."""
         self.link.pump.start()
         self.open_engine(project, place)
 
@@ -111,7 +112,8 @@ class Session(QObject):
         await self.link.close()
 
     def open_engine(self, project: str = "", place: str = "") -> None:
-        """Find or start the engine, then open a project (path; empty: none) on the page `place`."""
+        """Find or start the engine, then open a project (path; empty: none) on the page `place`
+        (key; empty: stay on the current page)."""
         self.feed.set_link(LinkState("starting", self.feed.link.info))
         self.tasks.run("engine", self._open_engine(project, place), failed=self._engine_failed)
 
@@ -129,7 +131,8 @@ class Session(QObject):
         self.problem_raised.emit(problem)
 
     def restart_engine(self) -> None:
-        """Restart the engine after pending writes; runs can be resumed."""
+        """Stop the engine after pending writes (by a signal if it does not respond), and start it
+        again; its runs stop and can be resumed."""
         self.tasks.run("engine", self._restart_engine(), failed=self._engine_failed)
 
     async def _restart_engine(self) -> None:
@@ -141,7 +144,7 @@ class Session(QObject):
         await self._open_engine()
 
     def refresh(self) -> None:
-        """Reload projects, runs and samples."""
+        """Reload projects, runs and, if not loaded yet, sample projects."""
         self.tasks.run("refresh", self._ask_all())
 
     async def _ask_all(self) -> None:
@@ -176,7 +179,8 @@ class Session(QObject):
             await self._ask_all()
 
     def open_project(self, path: str, place: str = "setup") -> None:
-        """Open the project at `path` and show the page `place`."""
+        """Open the project at `path`, select its active or newest run, and show the page `place`
+        (key); the Run page instead of Setup if a run is active."""
         self.tasks.run("project", self._open_project(path, place))
 
     async def _open_project(self, path: str, place: str) -> None:
@@ -201,12 +205,13 @@ class Session(QObject):
         self.tasks.run("project", create())
 
     async def show_made(self, view: ProjectView) -> None:
-        """Show a new project on its Setup page."""
+        """Open a newly created project on its Setup page, and reload the lists."""
         await self._open_project(view.path, "setup")
         await self._ask_all()
 
     def edit(self, request: EditProject, done: Done, failed: Callable[[Problem], None]) -> None:
-        """Write project.toml and show the result, then call `done` or `failed(problem)`."""
+        """Write project.toml of the open project and show the result, then call `done(None)` or
+        `failed(problem)`."""
         path = self.project.path
 
         async def write() -> None:
@@ -226,7 +231,8 @@ class Session(QObject):
         return bool(self._writing)
 
     def write_first(self, job: "asyncio.Task[None] | None") -> None:
-        """Register an edit (None: none) that must be complete before a run starts."""
+        """Register a job that writes project files (None: ignored); starting a run waits for its
+        end."""
         if job is not None:
             self._writing.add(job)
             job.add_done_callback(self._writing.discard)
@@ -272,16 +278,18 @@ class Session(QObject):
         show: bool = True,
         lend: bool = False,
     ) -> None:
-        """Start a run of the open project on the project's server, and open its page if `show`;
-        `overrides`: setting → value. `lend` passes the judges' API keys to that server."""
+        """Start a run (train, sft or baseline) of the open project on the project's server, and
+        open its page if `show`; `overrides`: setting → value. `lend` passes the judges' API keys to
+        that server."""
         request = StartRun(
             project=self.project.path, kind=kind, overrides=overrides or {}, queue=True
         )
         self.start_run(request.model_copy(update={"lend_keys": lend}), show)
 
     def start_run(self, request: StartRun, show: bool = True, failed: Failed | None = None) -> None:
-        """Start a run, or queue it if the device is busy; `show` opens its page. Ignored while
-        another one is starting."""
+        """Start a run, or queue it if the device is busy; ignored while another one is starting.
+        `show` opens its page; `failed(problem)` is called on failure (None: emits
+        `problem_raised`)."""
         if not self.tasks.busy("train"):
             host = self.place_of(request)
             request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
@@ -289,17 +297,19 @@ class Session(QObject):
             self.tasks.run("train", self._train(request, show), failed=failed)
 
     def cancel_start(self) -> None:
-        """Cancel the wait for a start. A start already requested from a server continues there."""
+        """Stop waiting for the start of a run. If the request was already sent to a server, the run
+        may still start there."""
         is_sent = self.starting_on and self.hosts.connected(self.starting_on)
         if is_sent and self.tasks.busy("train"):
             self.notice.emit(
-                f"{self.starting_on} has already received the request. If the run starts there, "
-                "stop it."
+                f"{self.starting_on} may already have received the request. If the run starts "
+                "there, stop it."
             )
         self.tasks.cancel("train")
 
     def place_of(self, request: StartRun) -> str:
-        """Return the server of a new run: where its weights are, or the project's; empty: local."""
+        """Return the server on which a run would start (empty: this machine): that of the run from
+        whose checkpoint it starts, else the one selected for the project."""
         if not request.origin:
             return self.hosts.chosen(request.project)
         wanted = request.origin.partition("@")[0]
@@ -330,7 +340,8 @@ class Session(QObject):
         self.runs_changed.emit()
 
     async def lend_keys(self, others: Sequence[str] = ()) -> None:
-        """Pass the API keys of the project's judges and trackers, and of the models `others`."""
+        """Pass the API keys of the open project's judges and trackers, and of `others` (LiteLLM
+        model names), to the engine. A keyring failure is emitted as `problem_raised`."""
         if problem := await key_lending.lend(self.client, self._config, others):
             self.problem_raised.emit(problem)
 
@@ -350,9 +361,9 @@ class Session(QObject):
     def command(
         self, action: str, steps: int | None = None, run_id: str = "", rubric: str = ""
     ) -> None:
-        """Send a command to a run (empty id: the selected one): pause, continue, reviewed,
-        use_rubric (text `rubric`), stop_after_step, stop_now, resume, extend (to `steps` in all),
-        keep."""
+        """Send a command to a run (empty id: the selected one): pause, continue, reviewed (ends a
+        review), use_rubric (its text is `rubric`), stop_after_step, stop_now, resume, extend (to
+        `steps` in all) or keep (saves a checkpoint after the step)."""
         wanted = run_id or self.run.run_id
         fields = {"action": action, "steps": steps, "rubric": rubric, "key": uuid.uuid4().hex}
         order = Command.model_validate(fields)

@@ -143,7 +143,7 @@ class SettingsStore(QObject):
         self.changed.emit(merged)
 
     def remember_project(self, path: str) -> None:
-        """Move a project to the top of the recent projects."""
+        """Put a project (path) at the top of the recent projects."""
         others = [known for known in self.current.recent_projects if known != path]
         self.update(recent_projects=[path, *others][:RECENT_PROJECTS])
 

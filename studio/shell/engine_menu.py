@@ -33,7 +33,8 @@ class EngineSwitcher(QObject):
 
     @property
     def project(self) -> str:
-        """Return the project whose engine is shown; empty on pages without a project."""
+        """Return the path of the project whose engine is shown; empty on pages without a
+        project."""
         return "" if self._window.page in PROJECTLESS else self._session.project.path
 
     @Slot()

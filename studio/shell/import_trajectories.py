@@ -32,7 +32,8 @@ class Importer(QObject):
         self._window, self._session = window, session
 
     def start(self, project: str = "") -> None:
-        """Ask for a file to import into a project (path), by default the open one."""
+        """Ask for a file or .art folder, and import it into a project (path; empty: the open one).
+        Shows only a notice while another import is running."""
         if self._session.tasks.busy("import"):
             self._session.notice.emit("Another import is running.")
             return

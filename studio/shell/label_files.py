@@ -29,7 +29,7 @@ class LabelFiles(QObject):
         self._session.tasks.run("labels.export", self._save())
 
     def load(self) -> None:
-        """Ask for a file, and store its labels in the selected run."""
+        """Ask for a JSON Lines file, and add its labels to those of the selected run."""
         self._session.tasks.run("labels.import", self._load())
 
     async def _save(self) -> None:

@@ -71,7 +71,7 @@ class PageRegistry(Mapping[str, Page]):
         return len(KEYS)
 
     def typed(self, key: str, kind: type[P]) -> P:
-        """Return the page with this key, which must be of class `kind`."""
+        """Return the page with this key, built on first use; asserts that it is of class `kind`."""
         page = self[key]
         assert isinstance(page, kind)
         return page

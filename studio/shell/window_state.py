@@ -247,7 +247,7 @@ class Frame(QObject):
             self.fill_servers(menu.addMenu("Move to a server"))
 
     def fill_servers(self, menu: QMenu) -> None:
-        """Add an entry per server to a menu, which emits `send_wanted` for the selected run."""
+        """Add an entry per server to a menu; choosing one emits `send_wanted(server name)`."""
         for view in self._session.hosts.all:
             name = view.spec.name
             action = menu.addAction(dot_icon(self._session.hosts.words(name).dot), name)

@@ -11,7 +11,8 @@ _PREFIXES = ("", "k", "M", "G", "T")
 
 
 def number(value: float | None, decimals: int = 2) -> str:
-    """Format a number: 0.73, −0.05, 1,204.50; an en dash if missing."""
+    """Format a number: 0.73, −0.05, 1,204.50; an en dash for None and values that are not
+    finite."""
     if value is None or not math.isfinite(value):
         return ABSENT
     text = f"{abs(value):,.{decimals}f}"
@@ -20,19 +21,19 @@ def number(value: float | None, decimals: int = 2) -> str:
 
 
 def signed(value: float | None, decimals: int = 2) -> str:
-    """Format an advantage or a change with its sign: +0.24, −0.48, 0.00."""
+    """Format an advantage or a change with its sign: +0.24, −0.48, 0.00; None: an en dash."""
     text = number(value, decimals)
     zero = not any(digit in text for digit in "123456789")
     return text if zero or text.startswith(MINUS) else f"+{text}"
 
 
 def count(value: int | None) -> str:
-    """Format a count: 2,944."""
+    """Format a count: 2,944; None: an en dash."""
     return number(value, 0)
 
 
 def short(value: float | None) -> str:
-    """Format a number for axes and last values: 6.7k, 200, 0.5, 1.2M."""
+    """Format a number for axes and last values: 6.7k, 200, 0.5, 1.2M; None: an en dash."""
     if value is None or not math.isfinite(value):
         return ABSENT
     size = abs(value)
@@ -46,7 +47,7 @@ def short(value: float | None) -> str:
 
 
 def significant(value: float | None, digits: int = 2) -> str:
-    """Format with `digits` significant digits: 0.31, 12, 0.0042, 3.1e−5, 1e−5."""
+    """Format with `digits` significant digits: 0.31, 12, 0.0042, 3.1e−5, 1e−5; None: an en dash."""
     if value is None or not math.isfinite(value):
         return ABSENT
     if value == 0:
@@ -61,7 +62,7 @@ def significant(value: float | None, digits: int = 2) -> str:
 
 
 def percent(share: float | None, decimals: int = 0) -> str:
-    """Format a share from 0 to 1 as a percentage: 34 %."""
+    """Format a share from 0 to 1 as a percentage: 34 %; None: an en dash."""
     if share is None or not math.isfinite(share):
         return ABSENT
     return f"{number(share * 100, decimals)} %"
@@ -69,7 +70,7 @@ def percent(share: float | None, decimals: int = 0) -> str:
 
 def money(usd: float | None, forecast: bool = False) -> str:
     """Format US dollars: $1.84, or ≈ $4.80 for a forecast; small amounts have two significant
-    digits."""
+    digits; None: an en dash."""
     if usd is None or not math.isfinite(usd):
         return ABSENT
     decimals = 2 if usd == 0 or abs(usd) >= 0.1 else 4 if abs(usd) < 0.01 else 3
@@ -80,7 +81,7 @@ def money(usd: float | None, forecast: bool = False) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Format a duration: 38 ms, 4.2 s, 40 s, 12 min, 2 h 40 min, 3 d 4 h."""
+    """Format a duration: 38 ms, 4.2 s, 40 s, 12 min, 2 h 40 min, 3 d 4 h; None: an en dash."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return ABSENT
     if seconds < 0.9995:
@@ -104,19 +105,20 @@ IDLE_SHARE, IDLE_LEAST_S = 0.02, 60.0
 
 
 def idle(trained_s: float, idle_s: float) -> str:
-    """Format the idle time of a run if it is worth naming: `idle 9 h`; otherwise empty."""
+    """Format the idle time of a run, `idle 9 h`; empty below 60 s or 2 % of the training time."""
     worth = idle_s >= max(IDLE_LEAST_S, IDLE_SHARE * trained_s)
     return f"idle {duration(idle_s)}" if worth else ""
 
 
 def training_time(trained_s: float, idle_s: float = 0.0) -> str:
-    """Format training time, and idle time where it matters: `1 h 12 min, idle 9 h`."""
+    """Format training time, followed by the idle time unless `idle` omits it: `1 h 12 min, idle 9
+    h`."""
     parts = [duration(trained_s), idle(trained_s, idle_s)]
     return ", ".join(part for part in parts if part)
 
 
 def clock(seconds: float | None) -> str:
-    """Format a duration as a clock: 0:17, 2:10, 1:02:10."""
+    """Format a duration as a clock: 0:17, 2:10, 1:02:10; None: an en dash."""
     if seconds is None or not math.isfinite(seconds) or seconds < 0:
         return ABSENT
     minutes, rest = divmod(round(seconds), 60)
@@ -125,7 +127,7 @@ def clock(seconds: float | None) -> str:
 
 
 def size(byte_count: float | None) -> str:
-    """Format a size in decimal units: 84 MB, 16.4 GB."""
+    """Format a number of bytes in decimal units: 84 MB, 16.4 GB; None: an en dash."""
     if byte_count is None or not math.isfinite(byte_count):
         return ABSENT
     amount, unit = float(byte_count), "B"

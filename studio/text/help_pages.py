@@ -60,7 +60,8 @@ def load_pages(folder: Path | None = None) -> list[Page]:
 
 
 def write_pages(folder: Path) -> None:
-    """Write all pages into `folder`/docs, and the navigation beside it: the input of the site."""
+    """Write all pages into `folder`/docs, and the navigation beside it: the input of the
+    documentation site."""
     for page in load_pages():
         file = folder / "docs" / page.path
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +70,8 @@ def write_pages(folder: Path) -> None:
 
 
 def navigation(folder: Path) -> list[tuple[str, str]]:
-    """Return (group title, path) of every page in order."""
+    """Return (group title, path) of every page in the navigation file of a help folder, in order;
+    the title is empty for pages without a group."""
     nav = tomllib.loads((folder / NAV).read_text("utf-8"))["project"]["nav"]
     matches = []
     for entry in nav:
@@ -103,7 +105,7 @@ def search(pages: Sequence[Page], words: str) -> list[Page]:
 
 
 def names_table() -> str:
-    """Return the table of ART's metric names and Atelier's."""
+    """Return the Markdown table of ART's metric names and Atelier's."""
     rows = ["| ART | Atelier |", "|---|---|"]
     for name in NAMES:
         ours = " and ".join(name.ours).replace("*", "NAME")
@@ -113,13 +115,13 @@ def names_table() -> str:
 
 
 def presets_table() -> str:
-    """Return the table of all presets of `[train.algorithm]`."""
+    """Return the Markdown table of all presets of `[train.algorithm]`."""
     rows = [f"| {name} | {preset.when} |" for name, preset in PRESETS.items()]
     return "\n".join(["| preset | when to use it |", "|---|---|", *rows])
 
 
 def metrics_tables() -> str:
-    """Return one table per group of metrics: name, unit, meaning and threshold."""
+    """Return one Markdown table per group of metrics: name, unit, meaning and threshold."""
     tables = []
     for group in dict.fromkeys(metric.group for metric in METRICS):
         rows = [_row(metric) for metric in METRICS if metric.group == group]

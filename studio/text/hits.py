@@ -31,7 +31,8 @@ def _pattern(search: TextSearch) -> str:
 
 
 def hits(pattern: re.Pattern[str] | None, text: str) -> list[tuple[int, int]]:
-    """Return the half-open character ranges that match, ignoring accents as the search does."""
+    """Return the half-open character ranges that match, ignoring accents as the search does; none
+    for the pattern None."""
     if pattern is None:
         return []
     return [found.span() for found in pattern.finditer(folded(text))]

@@ -11,7 +11,8 @@ PRESET = "train.algorithm.preset"
 
 def differences(run: Mapping[str, Any], reference: Mapping[str, Any]) -> list[str]:
     """Return the settings in which a run differs from a reference: "lr 0.0001", "seed default".
-    Both are settings that differ from their defaults, by dotted key."""
+    Both arguments map the dotted keys of settings that differ from their defaults to values. If the
+    presets differ, the other algorithm settings are omitted."""
     found = []
     keys = run.keys() | reference.keys()
     if run.get(PRESET) != reference.get(PRESET):  # it brings the other settings of the algorithm

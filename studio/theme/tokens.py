@@ -56,7 +56,8 @@ def reward_token(reward: float, low: float, high: float) -> str:
 
 
 def advantage_token(advantage: float, largest: float) -> str | None:
-    """Return the background token of an advantage, None for no tint; `largest` is max |A|."""
+    """Return the background token of an advantage, None for no tint; `largest` is the absolute
+    advantage at full colour."""
     if largest <= 0 or advantage == 0 or math.isnan(advantage):
         return None
     share = min(1.0, abs(advantage) / largest)

@@ -85,8 +85,9 @@ def _trl(mode: str) -> Check:
 
 
 def chosen(every: Sequence[Check], only: Sequence[str]) -> list[Check]:
-    """Checks whose name or its beginning is in `only`; all if it is empty. Raises ValueError with
-    one sentence for an unknown name."""
+    """Checks whose name is in `only`, or begins with an entry of it and a hyphen (`trl` selects
+    `trl-live`); all if `only` is empty. Raises ValueError, with one sentence, for an entry that
+    selects none."""
     for name in only:
         if not any(_named(check, name) for check in every):
             names = ", ".join(check.name for check in every)
@@ -116,8 +117,8 @@ def lacks(check: Check, found: Survey, on_processor: bool) -> str:
 
 
 def has(package: str, found: Survey, on_processor: bool) -> bool:
-    """Whether the surveyed engine has a package, or a separate environment for it that works on
-    this device (`on_processor`: the CPU)."""
+    """Whether a package is installed in the surveyed engine or in a separate environment for it.
+    `on_processor`: the checks run on the CPU; on GPUs only some of these environments count."""
     beside = BESIDE.get(package) in found.environments
     serves = on_processor or package in ON_CARDS_TOO
     return package in found.packages or (beside and serves)

@@ -23,7 +23,7 @@ REPEATS = 3
 
 async def run(job: Job, say: Callable[[str], None]) -> Outcome:
     """Compare gradients of one trainer process with those of two in parallel; fails if they differ
-    too much. `say` receives progress."""
+    by more than the tolerance. `say` receives progress."""
     shape = QUICK_SHAPE if job.quick or job.on_processor else SHAPE
     batch = prompts(shape, plain_tokens(Path(job.model)), 0)
     attempts: list[Attempt] = []

@@ -115,7 +115,7 @@ def rate(value: float | None) -> str:
 
 
 def tiny(value: float | None) -> str:
-    """Format a difference with its order of magnitude."""
+    """Format a difference with its order of magnitude, such as 1.2e-05; a dash for None."""
     if value is None:
         return NONE
     return "0" if value == 0 else f"{value:.1e}"

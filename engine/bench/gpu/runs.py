@@ -119,16 +119,20 @@ def settings(job: Job) -> dict[str, Any]:
 
 @asynccontextmanager
 async def own_engine(workspace: Path) -> AsyncIterator[EngineClient]:
-    """Start an engine on this workspace for the block, with the current Python interpreter."""
+    """Start an engine on this workspace with the current Python interpreter, and shut it down at
+    the end of the block: at once after an exception, otherwise when its active runs have ended or
+    `CLOSING_S` seconds have passed."""
     endpoint = await start(workspace, sys.executable)
     process = psutil.Process(endpoint.pid)
     async with EngineClient(endpoint.port, endpoint.token) as client:
-        yield client
-        for _ in range(CLOSING_S * 10):  # a run that has said its last word is still being closed
-            if not (await client.info()).living_runs:
-                break
-            await asyncio.sleep(0.1)
-        await client.shut_down()
+        try:
+            yield client
+            for _ in range(CLOSING_S * 10):  # a run whose last event is out is still being closed
+                if not (await client.info()).living_runs:
+                    break
+                await asyncio.sleep(0.1)
+        finally:
+            await client.shut_down()
     await asyncio.to_thread(psutil.wait_procs, [process], timeout=CLOSING_S)
 
 

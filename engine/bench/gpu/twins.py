@@ -77,8 +77,9 @@ async def _gaps(job: Job, dtype: str, say: Callable[[str], None]) -> list[float]
 
 
 async def determinism(job: Job, say: Callable[[str], None]) -> Outcome:
-    """Make the same updates in two fresh processes; fails if the results differ by more than
-    REPEATED (on the CPU: at all). `say` receives progress."""
+    """Make the same updates in two fresh processes. Fails on the CPU unless the adapters are
+    identical, on a GPU if their gradients differ by more than REPEATED (relative). `say` receives
+    progress."""
     shape = QUICK_SHAPE if job.quick else SHAPE
     attempts: list[Attempt] = []
     folders = []

@@ -27,7 +27,8 @@ def main() -> None:
 
 
 def outcome(job: Job, say: object) -> Outcome:
-    """Run the job's check, which reports progress to `say`; an exception is a failed outcome."""
+    """Run the job's check, which reports progress to `say`, and return its outcome; an exception
+    becomes a failed outcome."""
     module, _, name = job.function.partition(":")
     try:
         found: Outcome | Coroutine[Any, Any, Outcome] = getattr(

@@ -32,7 +32,8 @@ async def chat(arguments: argparse.Namespace) -> int:
 
 
 async def chat_loop(client: EngineClient, arguments: argparse.Namespace) -> None:
-    """Read questions line by line until the end of input; each model continues its own chat."""
+    """Read questions from stdin, one per line, until its end, and print the answers of all models;
+    each model continues its own chat."""
     chats: list[list[dict[str, Any]]] = []
     while question := await asyncio.to_thread(sys.stdin.readline):
         arguments.question = question.strip()

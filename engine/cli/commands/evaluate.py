@@ -67,7 +67,8 @@ async def evaluate(arguments: argparse.Namespace, overrides: dict[str, Any]) -> 
 async def providers_of(
     client: EngineClient, project: Path, arguments: argparse.Namespace
 ) -> list[str]:
-    """Provider models that need API keys: those in `arguments`, or of the resumed evaluation."""
+    """API models (`provider/model`) that need keys: those in `arguments` or, with `--resume`, those
+    of that evaluation."""
     names = list(arguments.model)
     if arguments.resume:
         runs = await client.runs(str(project))

@@ -205,7 +205,9 @@ def show_report(report: HostReport) -> None:
 async def act(
     client: EngineClient, name: str, action: str, done: Callable[[HostView], bool]
 ) -> HostView:
-    """Request a server action; wait until `done` accepts the state. Raises Refused if it fails."""
+    """Request an action on a remote server and wait, without time limit, until `done` accepts its
+    state and no job is active; the user answers login prompts. Raises Refused if the connection
+    stops with a problem."""
     listed = await client.act_on_host(name, ActOnHost.model_validate({"action": action}))
     progress, started_at = Progress(), time.monotonic()
     while True:

@@ -51,7 +51,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def export(folder: Path, arguments: argparse.Namespace) -> int:
-    """Print a run's labels in force, oldest first; with --all also undone ones."""
+    """Print a run's labels as JSON lines, oldest first: those not undone, or with --all every
+    label."""
     with run_reader(folder) as reader:
         for label in reader.labels():
             if label.holds() or arguments.all:
@@ -85,7 +86,7 @@ def list_queue(folder: Path, arguments: argparse.Namespace) -> int:
 
 
 def list_annotators(folder: Path, arguments: argparse.Namespace) -> int:
-    """Print the annotators of a run, and the agreement of each two of them."""
+    """Print the annotators of a run, and for each pair of them how far their labels agree."""
     with run_reader(folder) as reader:
         found = annotators(reader)
     if arguments.json:

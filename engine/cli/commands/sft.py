@@ -47,8 +47,9 @@ async def tune(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int:
 
 
 def data_of(arguments: argparse.Namespace, project: Path) -> dict[str, Any]:
-    """Override of the setting for the file in `--data`; empty without it. Raises ConfigError if a
-    remote server would not have the file."""
+    """Return the setting `sft.data` for the file in `--data`; empty without that option. Raises
+    ConfigError for a file outside the project if the run is on a remote server, which gets the
+    project only."""
     if not arguments.data:
         return {}
     given = Path(arguments.data).expanduser()

@@ -80,7 +80,8 @@ async def sweep(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int
 
 
 async def resume(client: EngineClient, project: Path, arguments: argparse.Namespace) -> SweepView:
-    """Resume a sweep of the project by its id or name; one that is active is only followed."""
+    """Resume the project's sweep with the id or name in `--resume`; one that is active just
+    continues. Raises AtelierError if there is none."""
     wanted = next(
         (
             one

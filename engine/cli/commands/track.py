@@ -52,7 +52,8 @@ async def lend_tracker_keys(client: EngineClient) -> None:
 
 
 async def wait_for_trackers(client: EngineClient, run: RunSummary, as_json: bool) -> None:
-    """Wait a while for the trackers of an ended run, and print their states."""
+    """Wait until the experiment trackers of an ended run have its data, at most `PATIENCE_S`
+    seconds, and print their states; with `as_json` only wait."""
     end = time.monotonic() + PATIENCE_S
     found = await _settled(client, run.id, lambda now: not now.sending or time.monotonic() > end)
     if as_json or not found.trackers:

@@ -85,8 +85,8 @@ async def begin(
     overrides: dict[str, Any],
     kind: TrainingKind,
 ) -> RunSummary:
-    """Start a run of this kind with the options in `arguments` and `overrides` (dotted key → value)
-    of settings, or resume that of `--resume`."""
+    """Start a run of this kind with the options in `arguments`, and with `overrides` (dotted key →
+    value) of settings; with `--resume`, resume that run instead."""
     if arguments.resume:
         return await resume(client, project, arguments.resume, getattr(arguments, "steps", None))
     if arguments.host:
@@ -121,7 +121,9 @@ async def resume(
 async def lend_keys(
     client: EngineClient, project: Path, overrides: dict[str, Any], more: Sequence[str] = ()
 ) -> None:
-    """Lend the engine the terminal's API keys for the judges and `more` models."""
+    """Send the engine, which keeps them in memory, the API keys in the terminal's environment for
+    the project's judges (with `overrides` of settings) and for the models `more`. Does nothing if
+    the settings are invalid."""
     with contextlib.suppress(ConfigError):  # what is wrong with the project is said when it starts
         models = [*load_config(project, overrides).judge.models, *more]
         if keys := keys_in(os.environ, models):

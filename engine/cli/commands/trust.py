@@ -24,7 +24,8 @@ CONFIRMATIONS: TypeAdapter[Confirmation] = TypeAdapter(Confirmation)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Store the confirmations of the command line; returns the exit code."""
+    """Store the confirmations given to `atelier trust`: addresses, and the project or files of it.
+    Returns the exit code."""
     for pair in arguments.confirm_address:
         _confirm_pair(pair)
     if arguments.project:
@@ -40,8 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def settle_trust(arguments: argparse.Namespace) -> None:
-    """Store the confirmations of the command line, and ask for missing trust, before a command that
-    runs code or sends data. Raises Refused, ConfigError."""
+    """Store the confirmations among the options, before a command that runs code or sends data. In
+    an interactive terminal, ask about missing ones. Raises Refused or ConfigError if the user
+    declines."""
     for pair in arguments.confirm_address:
         _confirm_pair(pair)
     if folder := _folder(arguments):

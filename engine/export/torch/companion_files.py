@@ -64,7 +64,8 @@ def write_config(base: Path, folder: Path, dtype: str) -> None:
 
 
 def stop_tokens(folder: Path) -> list[int]:
-    """Return stop token ids from the generation configuration, else from the configuration."""
+    """Return a model's stop token ids from its generation configuration, else from its
+    configuration; empty if neither has any."""
     for name in (GENERATION, "config.json"):
         eos = read_json(folder / name).get("eos_token_id")
         if eos is not None:

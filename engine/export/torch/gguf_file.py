@@ -61,7 +61,8 @@ class TensorNames:
         return found
 
     def heads(self, name: str) -> int:
-        """Number of heads of a query or key weight with permuted rows; 0 for all other tensors."""
+        """Number of heads of a query or key weight whose rows GGUF reorders for this architecture;
+        0 for all other tensors."""
         if not self.kind.permuted:
             return 0
         if ".q_proj." in name:
@@ -119,7 +120,8 @@ class GgufWeights:
         self._tensors = {tensor.name: tensor for tensor in GGUFReader(file).tensors}
 
     def base_names(self, known: Iterable[str]) -> set[str]:
-        """Base model's names of the file's tensors; the GGUF name if it matches none of `known`."""
+        """Names in the base model of the tensors in the file; the GGUF name for a tensor that
+        matches none of `known`, the base model's names."""
         ours = {self._names.gguf(name): name for name in known}
         expected = {ROPE_FACTORS} if rope_factors(self._names.config) is not None else set()
         return {ours.get(name, name) for name in self._tensors.keys() - expected}

@@ -56,8 +56,9 @@ class AtelierBackend:
     # What ART calls
 
     async def register(self, model: Any) -> None:
-        """Prepare a trainable ART model; others are left as they are. Raises ConfigError if a call
-        of `train` in the script has a literal argument that is not supported."""
+        """Make a trainable ART model send what it logs to the engine too; other models are left as
+        they are. Raises ConfigError if a call of `train` in the script has a literal argument that
+        is not supported."""
         if model.trainable:
             for given in train_arguments(self._script):
                 algorithm_of(_knobs(given))

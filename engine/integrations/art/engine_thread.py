@@ -79,8 +79,8 @@ class Link:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     async def close(self, finished: bool) -> None:
-        """Close the runs, as finished or only interrupted, and stop the thread; the next call
-        starts another."""
+        """Close all runs, as finished or (`finished` False) as interrupted, and stop the thread
+        with the connection; the next call starts another thread."""
         if self._loop is not None:
             try:
                 await self.ask(self.leave(finished))
@@ -122,7 +122,8 @@ class Link:
         return await work(await self._engine(), line.run_id)
 
     async def leave(self, finished: bool) -> None:
-        """Close all runs, finished or interrupted; engines that no longer answer are skipped."""
+        """Close all runs, as finished or (`finished` False) as interrupted, and disconnect; an
+        engine that no longer answers is ignored."""
         for key, line in self.lines.items():
             if line.found is None or self._client is None:
                 continue
@@ -199,9 +200,9 @@ NEEDED = ("apsw", "starlette", "uvicorn", "psutil")
 
 
 def engine_python(given: str | None) -> str | None:
-    """Python that starts an engine: `given`, or else that of the environment variable; None if the
-    running Python can do it; or else that of the selected engine or of the checkout. Raises
-    LaunchError if none exists."""
+    """Path of the Python that starts an engine: `given`, else that in the environment variable;
+    None if the running Python can do it; else that of the selected engine, else that of the
+    checkout. Raises LaunchError if none exists."""
     if named := given or os.environ.get(VARIABLE):
         return named
     if all(find_spec(name) for name in NEEDED):

@@ -50,7 +50,8 @@ def open_art(folder: Path, model: str = "") -> Source:
 
 
 def open_art_file(file: Path) -> Source:
-    """Return a source for one Parquet file, whose groups become one training step."""
+    """Return a source for one Parquet file, whose groups become one training step: the number that
+    is the file's name, else 1."""
     step = int(file.stem) if file.stem.isdecimal() else 1
     return Source(file.stem, step, lambda: _lots([ArtFile(step, "train", "", file)]))
 

@@ -147,7 +147,7 @@ def load_json(text: str) -> Any:
 
 
 def id_of(split: Split, step: int, group: int, index: int) -> str:
-    """Return the id of a trajectory, in the same form as in trained runs."""
+    """Return the id of a trajectory in the form used by trained runs, such as `t00012-003-001`."""
     return f"{split[0]}{step:05d}-{group:03d}-{index:03d}"
 
 
@@ -176,7 +176,8 @@ def as_scored(one: Trajectory) -> Trajectory:
 
 
 def as_awaiting_judge(one: Trajectory) -> Trajectory:
-    """Return the trajectory as waiting for a judge, if it is unscored because it has no reward."""
+    """Return the trajectory as waiting for a judge if its only problem is a missing reward or judge
+    score; else unchanged."""
     judges = UNREWARDED.code.partition(".")[0]  # asked and not answered, it can be asked again
     unrewarded = one.problem is not None and one.problem.code.partition(".")[0] == judges
     return one.model_copy(update={"awaits_judge": True, "problem": None}) if unrewarded else one

@@ -104,7 +104,7 @@ class CompletionIndex:
         return found.completion if found else None
 
     def after(self, messages_digest: str) -> Completion | None:
-        """Newest completion whose conversation, the completion included, has this digest; None if
+        """Newest completion at the end of the conversation with this digest (see `digest`); None if
         there is none."""
         return self.get(self._by_words.get(messages_digest, ""))
 

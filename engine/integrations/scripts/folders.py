@@ -121,7 +121,8 @@ def base_model(name: str) -> str:
 
 
 def folder_name(project: str) -> str:
-    """Return a folder name for a project. Raises ConfigError if no character is usable."""
+    """Return the folder name for a project's name, with hyphens for other characters than letters,
+    digits, `_` and `.`. Raises ConfigError if nothing is left."""
     name = re.sub(r"[^\w.-]+", "-", project).strip(".-")
     if not name:
         raise ConfigError.of(

@@ -115,17 +115,19 @@ class ScriptSessions:
         self._open = asyncio.Event()
 
     def open(self, chat: ChatFormat, policy: Policy, step: int) -> None:
-        """Let the script's requests pass: the policy can sample with the weights of `step`."""
+        """Let the script's chat requests pass: `policy` can sample now, with the weights of
+        `step`."""
         self._chat, self._policy, self.step = chat, policy, step
         self._open.set()
 
     def shut(self) -> None:
-        """Make requests wait until `open`: the policy cannot sample now."""
+        """Make the script's chat requests wait until the next `open`, since the policy cannot
+        sample."""
         self._open.clear()
 
     async def enter(self, request: ChatRequest) -> Session:
-        """Return a session for a chat request. Waits until the policy can sample; raises
-        RolloutError if that takes too long, or another model is requested."""
+        """Return a session for a chat request. Waits up to `READY_S` seconds until the policy can
+        sample; raises RolloutError after that, or if another model is requested."""
         try:
             async with asyncio.timeout(READY_S):
                 await self._open.wait()

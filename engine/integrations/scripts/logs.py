@@ -39,7 +39,7 @@ class Logs:
         return self._logs.get(key)
 
     def free(self, step: int) -> int:
-        """Return the first group number that no log of the step uses."""
+        """Return the group number after the highest one in logs of this step; 0 without any."""
         return max((one.first + one.groups for one in self._of(step)), default=0)
 
     async def begin(self, log: StartedLog) -> None:

@@ -71,7 +71,8 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, session: ScriptSessi
 
 
 async def next_groups(run: Run, policy: Policy, session: ScriptSession, step: int) -> Submission:
-    """Wait for the submission after `step`. Raises StopRequested or ScriptLeft."""
+    """Wait for the script's submission for step `step` + 1; it stays first in `session.waiting`.
+    Raises StopRequested if the user stops the run, ScriptLeft if the script closes it or ends."""
     await run.enter(step + 1, "rolling_out")
     run.tick(step + 1, "rolling_out", 0, 0, WAITING)
     while not session.waiting:
@@ -95,8 +96,9 @@ async def train_submission(
     clock: Clock,
     history: dict[int, dict[str, float]],
 ) -> int:
-    """Store the submitted groups, make the update, save the checkpoint, and answer the script.
-    Returns the step. `history` has the metrics of finished steps, to which this one is added."""
+    """Store the submitted groups, make the update, save a checkpoint if requested, and answer the
+    script. Returns the step. `history` has the metrics of finished steps, to which this one is
+    added."""
     step, anew = submission.step, submission.step not in history
     run.config = submission.over(run.spec.config)
     if anew:

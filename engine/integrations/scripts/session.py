@@ -144,7 +144,8 @@ class ScriptSession:
             future.set_result(trained)
 
     def leave(self, reason: str, finished: bool) -> None:
-        """Record why the script has left and if it `finished`, and wake the training loop."""
+        """Record why the script has left and whether it `finished` (the first call counts), and
+        wake the training loop."""
         self.left = self.left or (reason, finished)
         if self._open.is_set() and self._chat:
             self._run.orders.changed.set()

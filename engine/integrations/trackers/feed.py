@@ -108,7 +108,8 @@ class Feed:
         self._kinds = TRACE_KINDS if self._traced else METRIC_KINDS
 
     async def run(self) -> None:
-        """Send events until the run has ended and all are sent, or sending stalls too long."""
+        """Send events until the engine stops, or the run has ended and all are sent or none could
+        be sent for `FLUSH_S` seconds."""
         try:
             with hold_tracker(self.source.folder, self.name):
                 await self._send_all()
@@ -129,7 +130,8 @@ class Feed:
                 self._keep()
 
     def hurry(self, leaving: bool = False) -> None:
-        """Send now: the run has ended, a key was added, or (`leaving`) the engine is stopping."""
+        """Send now instead of after the usual pause: the run has ended, a key was added, or
+        (`leaving`) the engine is stopping."""
         self.leaving |= leaving
         self._failures, self._moved = 0, time.monotonic()
         self.woken.set()

@@ -19,8 +19,8 @@ from engine.storage.run_db.reader import RunReader
 
 def annotators(reader: RunReader) -> Annotators:
     """Annotators of a run, and for each two of them Kendall's τ (Kendall 1938) over the groups that
-    both labelled: (agreeing − reversed) / pairs that both order, mean over groups. Only labels in
-    force count; of identical trajectories only the first."""
+    both labelled: (agreeing − reversed) / pairs that both order, mean over groups. Undone labels do
+    not count; of identical trajectories only the first does."""
     places = labels_by_place(reader)
     ordered = [_ordered_by(reader, place, labels) for place, labels in places.items()]
     labels = [label for group in places.values() for label in group]

@@ -25,7 +25,8 @@ class JudgeExample(NamedTuple):
 
 
 def examples_of_run(run: Run) -> list[JudgeExample]:
-    """Examples from all labels in force that decide a comparison, oldest first."""
+    """Examples for judge prompts from all labels that prefer a trajectory and are not undone,
+    oldest first."""
     found = []
     for label in run.reader.labels():
         if label.teaches and label.holds():
@@ -35,7 +36,8 @@ def examples_of_run(run: Run) -> list[JudgeExample]:
 
 
 def examples_of_label(label: Label, siblings: Sequence[Trajectory]) -> list[JudgeExample]:
-    """Example with the most and least preferred trajectory of a label; empty without any."""
+    """Example for judge prompts with the most and the least preferred trajectory of a label, as a
+    list; empty if the label prefers none. `siblings`: all trajectories of the group."""
     wins = dict.fromkeys((one.id for one in siblings), 0)
     for better, worse in preferences(label.words, list(wins)):
         wins[better] += 1
@@ -57,8 +59,8 @@ def examples_of_label(label: Label, siblings: Sequence[Trajectory]) -> list[Judg
 
 
 def nearest(examples: Sequence[JudgeExample], task: str) -> list[str]:
-    """Return the texts of the examples most similar to `task`, best first, by the Jaccard index of
-    the words of the tasks (Jaccard 1912); newer first among equals."""
+    """Return the texts of the `MOST` examples most similar to `task`, best first, by the Jaccard
+    index of the words of the tasks (Jaccard 1912); newer first among equals."""
     words = set(WORD.findall(task.lower()))
     ranked = sorted(
         enumerate(examples), key=lambda pair: (-_likeness(words, pair[1].task), -pair[0])

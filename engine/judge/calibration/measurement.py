@@ -84,8 +84,9 @@ def merged(pairs: Pairs, first: Mapping[str, str]) -> Pairs:
 
 
 def tau_over(pairs: Pairs, scores: Mapping[str, float]) -> float | None:
-    """Return (concordant − discordant) / pairs of these scores, by trajectory id, with a person's
-    pairs (better, worse) that both have scores. Ties count as neither. None without such pairs."""
+    """Return (concordant − discordant) / pairs between `scores`, by trajectory id, and a person's
+    preferences `pairs` (better, worse). Pairs without both scores are left out; equal scores count
+    as neither. None without any pair."""
     known = [(a, b) for a, b in pairs if a in scores and b in scores]
     return fmean(order_of(scores[a], scores[b]) for a, b in known) if known else None
 

@@ -97,7 +97,7 @@ class Rescoring:
 
     async def judge(self, places: Sequence[Place]) -> AsyncGenerator[Tried, None]:
         """Judge the groups at these places, and yield results by group as they complete; closing
-        the generator cancels the rest. Rewards stay."""
+        the generator cancels the rest. Rewards in the run do not change."""
         room = asyncio.Semaphore(ALL_AT_ONCE)
 
         async def one(place: Place) -> Tried:
@@ -172,7 +172,8 @@ class Rescoring:
         )
 
     async def suggest(self) -> Suggestion:
-        """Ask the first judge for a rubric under which it would agree with the person."""
+        """Ask the first judge for a rubric under which it would agree with the person's labels.
+        Without disagreements it is not asked, and the suggestion is empty."""
         judge = self._config.models[0]
         cases = disagreements(self._run.reader, judge, self._rubric.version)
         if not cases:
@@ -217,8 +218,8 @@ class Rescoring:
 
 
 def places_for(reader: RunReader, request: TryJudge) -> list[Place]:
-    """Return (split, step, group) of the groups that are requested, else of labelled ones (newest
-    first) and of the newest of training."""
+    """Return (split, step, group) of the groups in `request.places`; if it is empty, of up to
+    `request.count` groups: labelled ones (newest label first), then the newest of training."""
     if request.places:
         return request.places
     labels = (label for label in reversed(reader.labels()) if label.holds())

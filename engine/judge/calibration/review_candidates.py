@@ -18,8 +18,9 @@ SCORABLE = ("", "judge", "reward", "label")
 def review_queue(
     reader: RunReader, query: ReviewQuery, weights: Mapping[str, float]
 ) -> ReviewQueue:
-    """Return the first groups to label. `weights`: reward part → weight, by which the parts other
-    than the judge's are summed."""
+    """Return the groups to label that `query` selects, most informative first, up to its limit, and
+    their total. `weights`: reward part → weight, by which the parts other than the judge's are
+    summed."""
     candidates = candidates_of(reader, query.split, query.annotator, weights)
     ranked = rank_groups(candidates, query.reasons)
     alike = {(one.step, one.group) for one in candidates if _may_be_identical(one)}

@@ -23,8 +23,8 @@ MOST_HISTORY_BYTES = 2**28
 
 
 def view_rubric(file: Path) -> RubricView:
-    """Return the current rubric. A text changed by another program is added to the versions. Raises
-    ConfigError if the file cannot be read."""
+    """Return the rubric in `file` and its stored versions. A text changed by another program is
+    added to the versions. Raises ConfigError if a file cannot be read."""
     source = _read(file)
     versions = read_versions(file)
     if source.strip() and not (versions and versions[-1].source == source):
@@ -54,7 +54,8 @@ def save_rubric(file: Path, source: str, who: str = "") -> RubricView:
 
 
 def read_versions(file: Path) -> list[RubricVersion]:
-    """Return the versions, oldest first. Raises ConfigError with the invalid line."""
+    """Return the stored versions of the rubric in `file`, oldest first. Raises ConfigError with the
+    invalid line."""
     beside = versions_file(file)
     try:
         text = read_regular(beside, MOST_HISTORY_BYTES, follow=False).decode()

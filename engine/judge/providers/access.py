@@ -45,8 +45,8 @@ class Access:
     """Addresses confirmed on another machine, in addition to those of this one."""
 
     async def open(self, name: str, log: Path) -> ProviderClient:
-        """Start worker `name`, which calls providers with the keys. With `ask_home`, return a
-        client of the home machine's worker instead."""
+        """Start the process `name` that calls providers with the keys, and logs to `log`. If the
+        keys are on the user's machine instead (`ask_home`), return a client of the worker there."""
         if self.ask_home:
             return HomeProxy(self.ask_home)
         worker = await start_worker(name, log, self.confirmed)
@@ -78,7 +78,7 @@ _living: "weakref.WeakSet[BoundWorker]" = weakref.WeakSet()
 
 
 def living_pids() -> list[int]:
-    """Return the PIDs of all worker processes of this process."""
+    """Return the PIDs of the running provider workers that this process has started."""
     return [worker.pid for worker in list(_living) if worker.alive]
 
 
@@ -117,8 +117,8 @@ class BoundWorker:
 async def start_worker(
     name: str, log: Path, confirmed: frozenset[AddressConfirmation] = frozenset()
 ) -> BoundWorker:
-    """Start worker `name` in the `judge` environment, without keys, with further `confirmed`
-    addresses."""
+    """Start worker `name` in the `judge` environment, without API keys. `confirmed`: addresses that
+    may get keys, besides those stored on this machine."""
     python = await asyncio.to_thread(python_of, "judge")
     argv = [str(python), "-m", "engine.judge.providers.worker"]
     return BoundWorker(await Child.spawn(name, argv, cwd=ROOT, log=log), confirmed)

@@ -56,14 +56,17 @@ def prepare() -> None:
 
 
 def serve_forks(requests: socket.socket, life: int) -> None:
-    """Answer fork requests on a socket until the engine exits (end of file on `life`)."""
+    """Show this process as the fork server in `ps`, then fork a process for each request on the
+    socket `requests`. Returns when the engine exits (end of file on descriptor `life`) or after
+    `IDLE_S` seconds without a request."""
     show_command("fork-server of torch processes")
     answer_requests(requests, life)
 
 
 def answer_requests(requests: socket.socket, life: int) -> None:
-    """Fork a process for each request, until the engine exits (end of file on descriptor `life`) or
-    none came for `IDLE_S`."""
+    """Fork a process for each request on the socket `requests` and send back its PID. Returns when
+    the engine exits (end of file on descriptor `life`), when the socket is closed, or after
+    `IDLE_S` seconds without a request."""
     while True:
         ready, _, _ = select.select([requests.fileno(), life], [], [], IDLE_S)
         if life in ready or not ready:

@@ -80,9 +80,9 @@ class SampleEffort:
     def ran(
         self, pieces: Sequence[tuple[int, int]], padded_keys: int, limits: Limits, seconds: float
     ) -> None:
-        """Record one forward pass of `seconds`: the tokens of every row as (start, end), and the
-        keys that single tokens attended to, those of idle rows and padded contexts included.
-        `limits`: peak rates of the machine."""
+        """Record one forward pass that took `seconds`. `pieces`: range (start, end) of the computed
+        tokens of each row; `padded_keys`: keys that rows with one token attended to, padding
+        included; `limits`: peak rates of the machine."""
         shape, rows = self._shape, len(pieces)
         tokens = sum(end - start for start, end in pieces)
         pairs = [shape.pairs(start, end) for start, end in pieces]

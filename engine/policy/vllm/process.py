@@ -142,7 +142,8 @@ class ServerProcess:
 
     @classmethod
     async def spawn(cls, plan: ServerPlan, log: Path) -> "ServerProcess":
-        """Start a server. Raises PolicyError, EnvironmentMissing if vLLM is missing."""
+        """Start a server that writes its output to the end of file `log`; returns before the server
+        is ready. Raises PolicyError, EnvironmentMissing if vLLM is missing."""
         python = await asyncio.to_thread(python_with_vllm, plan.place.cuda)
         folder = Path(tempfile.mkdtemp(prefix="vllm-", dir=runtime_dir()))
         with log.open("ab") as output:
@@ -171,7 +172,8 @@ class ServerProcess:
         return [process.pid for process in self._look()]
 
     def stopped(self) -> bool:
-        """Whether one of the server's processes is stopped by a signal (SIGSTOP), not ended."""
+        """Whether one of the server's processes is suspended by a signal (SIGSTOP) and may
+        continue."""
         return any(_status(process) == psutil.STATUS_STOPPED for process in self._look())
 
     def cpu_seconds(self) -> float:
@@ -179,7 +181,7 @@ class ServerProcess:
         return sum(_cpu_seconds(process) for process in self._look())
 
     async def kill(self) -> None:
-        """Kill all its processes; returns when they have ended."""
+        """Kill the server and its child processes; returns when they have ended."""
         _, *others = await asyncio.to_thread(self._look)
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
@@ -187,7 +189,7 @@ class ServerProcess:
         await asyncio.to_thread(end_processes, others)
 
     async def end(self) -> None:
-        """Kill all its processes and delete the private folder."""
+        """Kill the server and its child processes, and delete its private folder."""
         await self.kill()
         await asyncio.to_thread(shutil.rmtree, self.socket.parent, ignore_errors=True)
 
@@ -218,8 +220,9 @@ class ServerProcess:
 
 
 def python_with_vllm(cuda: bool) -> Path:
-    """Interpreter with vLLM: the engine's own or, unless it is for CUDA, that of the CPU
-    environment, installed at first use. Raises PolicyError, EnvironmentMissing."""
+    """Python interpreter of an environment with vLLM: the engine's own if that has it, else, unless
+    `cuda`, that of the CPU environment, which is installed at first use. Raises PolicyError,
+    EnvironmentMissing."""
     if importlib.util.find_spec("vllm"):
         return Path(sys.executable)
     if cuda:

@@ -60,7 +60,7 @@ class VllmSampler:
         return self._server.pids
 
     async def close(self) -> None:
-        """Close: waiting requests receive ChildDied, and no further server is started."""
+        """End the server and start no further one; waiting requests receive ChildDied."""
         self._closed = True
         if starting := self._starting:
             starting.cancel()
@@ -71,8 +71,9 @@ class VllmSampler:
     async def sample(
         self, request: SampleRequest, stops: list[int]
     ) -> AsyncIterator[list[SampledToken]]:
-        """Yield sampled tokens; the adapter that is current at the start is used to the end.
-        `stops`: token ids that end the completion. A server that dies is replaced."""
+        """Yield the sampled tokens of a request in chunks, all by the adapter that was current at
+        the start. `stops`: token ids that end the completion. A server that dies is replaced up to
+        `MOST_RESTARTS` times, and sampling continues; then ChildDied is raised."""
         name, sampled = self.current, list[int]()
         self._under_way[name] += 1
         try:
@@ -90,7 +91,9 @@ class VllmSampler:
             self._under_way[name] -= 1
 
     async def ask(self, question: Callable[[VllmServer], Awaitable[T]]) -> T:
-        """Result of `question` for the running server; it is called again if the server died."""
+        """Return the result of `question`, called with the running server. If the server dies
+        meanwhile, it is replaced and `question` is called again; ChildDied after `MOST_RESTARTS`
+        replacements."""
         while True:
             server = await self._awake()
             try:
@@ -99,8 +102,8 @@ class VllmSampler:
                 await self._revive(server, gone)
 
     async def offer(self, name: str, folder: Path) -> None:
-        """Load the adapter in a PEFT folder under `name`, not yet used. Raises PolicyError if the
-        server refuses it."""
+        """Load the adapter in the PEFT folder `folder` under `name`; requests use it only after
+        `use`. Raises PolicyError if the server refuses it."""
         await self.ask(lambda server: server.load_adapter(name, folder))
         self._folders[name] = folder
 
@@ -116,14 +119,15 @@ class VllmSampler:
             await self.take_back(old)
 
     async def prompt_sharing(self) -> dict[str, float]:
-        """Metric: share of prompt tokens that were computed, not cached, since the last call."""
+        """Metric `sharing/sample`: share of prompt tokens since the last call that were computed,
+        not read from the prefix cache; empty if there were no prompts."""
         now = await self.ask(VllmServer.counters)
         queries, hits = (max(0.0, now[n] - self._prompt_tokens[n]) for n in ("queries", "hits"))
         self._prompt_tokens = now
         return {"sharing/sample": 1 - hits / queries} if queries else {}
 
     async def hold(self) -> None:
-        """Pause active completions."""
+        """Pause active completions until `go_on`; the time counts as an outage."""
         async with self._turn:
             self._holding.enter_context(self.outages.during())
             with contextlib.suppress(ServerGone):  # then nothing is under way
@@ -136,7 +140,8 @@ class VllmSampler:
             self._holding.close()
 
     async def rest(self, cache_only: bool) -> None:
-        """Release GPU memory (all, or `cache_only`: keys and values) unless requests are active."""
+        """Release the server's GPU memory, with `cache_only` that of keys and values only, until
+        the next request. Does nothing while requests are active."""
         async with self._turn:
             if self._asleep or any(self._under_way.values()):
                 return

@@ -128,21 +128,24 @@ class VllmServer:
         return [row[str(token)]["logprob"] for token, row in zip(tokens[1:], rows, strict=True)]
 
     async def load_adapter(self, name: str, folder: Path) -> None:
-        """Load a PEFT folder under an unused name. Raises PolicyError if it is refused."""
+        """Load the adapter in the PEFT folder `folder` under `name`, which must be unused. Raises
+        PolicyError if the server refuses the adapter."""
         await self._call("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(folder)})
 
     async def unload_adapter(self, name: str) -> None:
         await self._call("/v1/unload_lora_adapter", {"lora_name": name})
 
     async def sleep(self, cache_only: bool) -> None:
-        """Release GPU memory of keys and values and, unless `cache_only`, of weights."""
+        """Release GPU memory of keys and values and, unless `cache_only`, of weights, until
+        `wake`."""
         await self._call("/release_kv_cache_memory" if cache_only else "/sleep?level=1&mode=wait")
 
     async def wake(self) -> None:
         await self._call("/wake_up")
 
     async def pause(self) -> None:
-        """Pause all requests until `resume`; silence is not an error meanwhile."""
+        """Pause all requests until `resume`; a server that sends nothing meanwhile does not count
+        as dead."""
         self._paused = True
         await self._call("/pause?mode=keep")
 

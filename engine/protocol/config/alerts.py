@@ -55,8 +55,8 @@ class AlertsConfig(Section):
 
 
 def conditions_of(text: str) -> list[Condition]:
-    """Parse conditions separated by semicolons. Raises ValueError with a sentence about the first
-    one that is invalid."""
+    """Parse alert conditions separated by semicolons; an empty list for an empty text. Raises
+    ValueError with a sentence about the first one that is invalid."""
     return [_condition(part.strip()) for part in text.split(";") if part.strip()]
 
 

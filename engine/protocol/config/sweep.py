@@ -37,7 +37,8 @@ class Range(Section):
         return self
 
     def values(self) -> list[int | float] | None:
-        """All values of a range with a step, rounded to its decimals; None without a step."""
+        """All values of a range with a step, rounded to remove floating-point errors; None without
+        a step, or if there are more than `MOST_COMBINATIONS`."""
         if self.step is None:
             return None
         count = int((self.high - self.low) / self.step + 1e-9)

@@ -152,7 +152,8 @@ def switched_on(config: TrackConfig) -> list[TrackerName]:
 
 
 def tracker_keys_in(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return tracker → API key, from environment variables (name → value)."""
+    """Return tracker → API key, from environment variables (name → value); trackers without a key
+    are absent."""
     keys = {}
     for name, variables in VARIABLES.items():
         values = [environment.get(one, "") for one in variables]
@@ -193,7 +194,8 @@ class TrackerList(Value):
 
 
 def sentence_of(view: TrackerView) -> str:
-    """Describe the state of a tracker; a problem begins with the name of the tracker."""
+    """Describe the state of a tracker in one text; if there is a problem, the text begins with the
+    tracker's name."""
     backlog = f"{view.behind} not sent" if view.behind else ""
     return f"{_state_text(view, TRACKERS[view.name], backlog)}{_rejected_text(view)}"
 

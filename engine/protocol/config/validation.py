@@ -26,7 +26,8 @@ def changed_config(config: ProjectConfig, overrides: dict[str, Any]) -> ProjectC
 
 
 def checked_config(values: dict[str, Any], text: str = "") -> ProjectConfig:
-    """Parse nested settings; `text` is the file that they come from. Raises ConfigError."""
+    """Parse nested settings (section → key → value). `text` is the file's content, used for line
+    numbers of problems. Raises ConfigError with the first problem."""
     if problems := config_problems(values, text):
         raise ConfigError(problems[0])
     return ProjectConfig.model_validate(values)

@@ -53,12 +53,13 @@ class History(BaseEvent):
 
     @cached_property
     def events(self) -> list[Event | UnknownEvent]:
-        """Decoded events. Raises ValueError if a line is not an event."""
+        """Events of `lines`, decoded. Raises ValueError if a line is not an event."""
         return [decode(line) for line in self.lines]
 
     def parts(self, most: int) -> "list[History]":
-        """Split into histories of at most `most` events each, which follow each other and together
-        have the same effect; the last one has the counts."""
+        """Split this history into consecutive ones with at most `most` events each, which have the
+        same effect together. The counts (trajectories, calls, log lines) are in the last one
+        only."""
         events, parts, first = self.events, list[History](), self.first
         for start in range(0, len(events), most):
             some = events[start : start + most]

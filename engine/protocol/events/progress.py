@@ -50,8 +50,8 @@ KINDS = tuple(kind.model_fields["kind"].default for kind in FOLDED)
 
 
 def validation_results(validations: Sequence[ValidationFinished]) -> dict[int, Interval]:
-    """Step → result of each validation: win rate on the scale of the last one if a judge compares
-    them (without the first, the baseline), else mean reward."""
+    """Result by step of each scored validation: mean reward or, if a judge compares validations,
+    win rate against the first one as computed at the last one (the first itself is absent)."""
     rates = validations[-1].win_rates if validations else {}
     return dict(sorted(rates.items())) or {
         one.step: one.reward for one in validations if one.reward
@@ -103,7 +103,7 @@ class RunProgress:
 
     @property
     def working(self) -> bool:
-        """Whether time that passes now is training time."""
+        """Whether the run is in a state in which passing time counts as training time."""
         return self.status in WORKING
 
     def times_at(self, now: float) -> tuple[float, float]:
@@ -116,12 +116,14 @@ class RunProgress:
 
     @property
     def win_rates(self) -> dict[int, Interval]:
-        """Step → win rate against the first validation, if a judge compares them."""
+        """Win rate against the first validation by step, as computed at the last validation; empty
+        unless a judge compares validations."""
         return self.validations[-1].win_rates if self.validations else {}
 
     @property
     def win_rate(self) -> Interval | None:
-        """Win rate of the last validation."""
+        """Win rate of the last validation against the first one; None for the first, and unless a
+        judge compares validations."""
         return self.win_rates.get(self.validations[-1].step) if self.validations else None
 
     @property
@@ -147,7 +149,7 @@ class RunProgress:
         return self
 
     def fold_progress(self, event: Event | UnknownEvent) -> None:
-        """Update the progress by one stored event."""
+        """Update this progress by the next stored event of the run."""
         self.at = max(self.at, event.at)
         if isinstance(event, FOLDED):
             self._count_time(event)

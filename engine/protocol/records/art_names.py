@@ -50,7 +50,8 @@ NAMES: tuple[Name, ...] = (
 
 
 def art_metrics(ours: Mapping[str, float]) -> dict[str, float]:
-    """Compute metrics under ART's names from Atelier's (`ours`, by metric key), where possible."""
+    """Convert metrics to the names of the ART library. `ours` has Atelier's values by metric key;
+    metrics that cannot be derived from them are absent."""
     values_by_name: dict[str, float] = {}
     for name in NAMES:
         if name.art.endswith("*"):

@@ -48,7 +48,8 @@ class Card(Value):
 
     @property
     def others_bytes(self) -> int | None:
-        """Memory used by others, the driver included, in bytes."""
+        """Memory used by other programs and the driver, in bytes; None if the total use is
+        unknown."""
         return None if self.used_bytes is None else max(0, self.used_bytes - self.ours_bytes)
 
     @property

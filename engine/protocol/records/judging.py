@@ -99,7 +99,9 @@ class Verdict(Value):
 
 
 def chief_verdict(trajectory: TrajectorySummary, verdicts: Sequence[Verdict]) -> Verdict | None:
-    """Return the verdict used in the reward, else the newest with a score, else the newest."""
+    """Return the most important verdict on a trajectory: the one used in its reward, else the
+    newest with a score, else the newest; None without any. `verdicts` are oldest first and may
+    include those of other trajectories."""
     own = [one for one in verdicts if one.trajectory_id == trajectory.id]
     parts = trajectory.unlabelled.parts if trajectory.unlabelled else trajectory.parts
     scored = [one for one in own if one.score is not None]
@@ -260,12 +262,13 @@ class JudgeOption(Value):
 
 
 def version_of(*texts: str) -> str:
-    """Return the first twelve hex digits of the SHA-256 of the texts."""
+    """Return a version for these texts in this order: 12 hex digits of their SHA-256."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
 
 
 def provider_of(model: str) -> str:
-    """Return the provider of a LiteLLM model name: `openai/gpt-5` → `openai`."""
+    """Return the provider of a LiteLLM model name: `openai/gpt-5` → `openai`, also for a name
+    without a slash."""
     provider, slash, _ = model.partition("/")
     return provider if slash else "openai"
 

@@ -28,12 +28,12 @@ SCORING: frozenset[str] = OF_GROUP | {"score"}
 
 
 def field_part(name: str) -> str:
-    """Name of the metric, and of the reward part, of a custom field."""
+    """Name of the metric and reward part (`label/NAME`) of the custom label field `name`."""
     return f"{PART}/{name}"
 
 
 def is_label_part(name: str) -> bool:
-    """Return whether a reward part is set by labels."""
+    """Return whether labels set the reward part of this name: `label` or `label/NAME`."""
     return name == PART or name.startswith(f"{PART}/")
 
 
@@ -216,9 +216,9 @@ def labels_of_lines(lines: Iterable[tuple[int, str]], file: str) -> list[Label]:
 
 
 def preferences(words: Sequence[Word], names: Sequence[str]) -> list[tuple[str, str]]:
-    """Derive (better, worse) pairs of trajectory ids from a person's statements (`words`) in
-    labels, oldest first, restricted to ids in `names`. Ties give no pair; nor do pairs that a later
-    label contradicts."""
+    """Derive (better, worse) pairs of trajectory ids from the statements `words` of a person's
+    labels, oldest first; ids that are not in `names` are ignored. Ties give no pair. If two labels
+    contradict each other about a pair, the later one counts."""
     held: dict[frozenset[str], tuple[str, str] | None] = {}
     values = {
         word.trajectory_id: word.value

@@ -270,7 +270,7 @@ class Parent(Value):
 
     @property
     def begins(self) -> int:
-        """Step at which the run begins."""
+        """Step from which the new run continues counting; 0 if only weights were taken over."""
         return 0 if self.weights_only else self.step
 
 
@@ -317,7 +317,8 @@ class RunSpec(Value):
 
     @property
     def updates(self) -> int:
-        """Number of steps planned at the start; 0 if there are none, or only the script knows."""
+        """Number of steps (of an SFT run: updates) planned at the start; 0 for an evaluation, and
+        for a script's run, whose number only the script knows."""
         if self.supervised:
             return self.supervised.updates
         return 0 if self.kind in ("evaluation", "outside") else self.config.train.steps

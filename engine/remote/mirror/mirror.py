@@ -52,8 +52,9 @@ class Mirror:
         return max(0, self.known - self._replica.seq)
 
     async def run(self) -> None:
-        """Mirror until cancelled. Raises LaunchError if the remote engine is unreachable, Refused
-        if it refuses a request, StoreError if a page cannot be stored."""
+        """Store the run's new events and pass on its progress ticks until cancelled. Raises
+        LaunchError if the remote engine is unreachable, Refused if it refuses a request, StoreError
+        if a page of events cannot be stored."""
         both = [asyncio.create_task(self._pull()), asyncio.create_task(self._pass_ticks())]
         try:
             await asyncio.gather(*both)

@@ -80,11 +80,12 @@ class Mirrors:
 
     @property
     def behind(self) -> int:
-        """Number of events that exist on the server and are not copied yet."""
+        """Number of events of mirrored runs that exist on the server and are not copied yet."""
         return sum(one.mirror.behind for one in self._followed.values())
 
     async def keep_up(self, client: EngineClient) -> None:
-        """Keep the mirrors up to date until the connection is lost, which raises LaunchError."""
+        """Mirror the server's runs, new ones included, until the connection is lost, which raises
+        LaunchError."""
         self._failed.clear()
         while True:
             self._news.clear()
@@ -155,8 +156,8 @@ class Mirrors:
         return None
 
     def new_folder(self, project: Path, run_id: str) -> Path:
-        """Folder for the replica of a new run. Raises Refused where the server answers with an
-        invalid id, or with that of another run."""
+        """Folder for the local copy of a new run of `project`; not created. Raises Refused if
+        `run_id`, which the server chose, is invalid or belongs to another run."""
         folder = project / "runs" / run_id
         if not is_run_id(run_id) or not (_is_free(folder) or self._is_ours(folder)):
             raise Refused.of(
@@ -171,7 +172,8 @@ class Mirrors:
         return known is not None and known.host == self._host
 
     async def follow(self, client: EngineClient, run_id: str, folder: Path) -> None:
-        """Mirror a run into `folder` in the background. Raises LaunchError if disconnected."""
+        """Begin to mirror a run into `folder` in the background; no effect if it is mirrored
+        already. Raises LaunchError if disconnected."""
         async with self._following:
             await self._follow_one(client, run_id, folder)
 
@@ -203,7 +205,8 @@ class Mirrors:
         await fetch(client, run.name, run, LOG, _unheard, MOST_SMALL_BYTES)
 
     async def release(self, run: Path) -> None:
-        """Turn the mirrored run in folder `run` into a run of this machine."""
+        """Turn the mirrored run in folder `run` into a run of this machine: stop mirroring and
+        delete the record of its server. Nothing is downloaded."""
         async with self._following:
             await self._stop_one(run.name)
             forget_record(run)
@@ -289,9 +292,9 @@ class Mirrors:
         return time.monotonic() - self._touched.get(run_id, -LINGER_S) < LINGER_S
 
     async def until_here(self, run_id: str, seq: int) -> None:
-        """Wait until event `seq` is in the replica, but at most `FIRST_EVENT_S` seconds; a timeout
-        is not reported, since the event only arrives later then. Raises LaunchError if the run is
-        no longer mirrored because the connection was lost."""
+        """Wait until event `seq` of the run is stored in its local copy; returns without an error
+        after `FIRST_EVENT_S` seconds, since the event then only arrives later. Raises LaunchError
+        if the run is no longer mirrored because the connection was lost."""
         try:
             async with asyncio.timeout(FIRST_EVENT_S):
                 while followed := self._followed.get(run_id):
@@ -307,8 +310,8 @@ class Mirrors:
         )
 
     def touch(self, run_id: str) -> None:
-        """Mirror this run without delay for `LINGER_S` seconds, because a command was sent to its
-        server."""
+        """Mirror this run without the usual delay for the next `LINGER_S` seconds, because a
+        command for it was sent to the server."""
         self._touched[run_id] = time.monotonic()
         self._news.set()
 

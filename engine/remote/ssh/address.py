@@ -30,7 +30,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """Parse an address. Raises LaunchError `ssh.bad_address`."""
+    """Parse an SSH address that a person entered. Raises LaunchError `ssh.bad_address`."""
     found = _PATTERN.fullmatch(text)
     if not found:
         raise bad_address(text)
@@ -50,8 +50,9 @@ _WORD = re.compile(r"^\s*(?P<word>[A-Za-z]+)(?:\s*=\s*|\s+)(?P<rest>.*)$")
 
 
 def config_hosts(config: Path | None = None) -> list[str]:
-    """Host names of `Host` lines without patterns, in file order without duplicates, including
-    included files. Empty if there is no file. Raises LaunchError `ssh.config_broken`."""
+    """Host names of the `Host` lines of `config` (None: ~/.ssh/config) and its included files, in
+    order without duplicates and patterns. Empty if there is no file. Raises LaunchError
+    `ssh.config_broken`."""
     home = Path("~/.ssh").expanduser()
     found: dict[str, None] = {}
     _collect(config or home / "config", home, found, 0)

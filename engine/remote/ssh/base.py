@@ -56,9 +56,9 @@ class Connection(Protocol):
         input: bytes | AsyncIterable[bytes] | None = None,
         on_stdout: Callable[[bytes], None] | None = None,
     ) -> Done:
-        """Run `command` by the server's /bin/sh without a terminal, with `input` as its stdin.
-        `on_stdout` receives stdout in chunks. Cancelling ends the command's process group if SSH
-        reaches it."""
+        """Run `command` by the server's /bin/sh without a terminal, with `input` as its stdin, and
+        return its exit code and output. `on_stdout` receives stdout in chunks instead. Cancelling
+        ends the command's process group if SSH reaches it."""
 
     async def upload(
         self, data: AsyncIterable[bytes], path: str, begin: int = 0, mode: int = 0o600

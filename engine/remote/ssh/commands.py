@@ -37,9 +37,9 @@ class Writer(Protocol):
 
 
 def by_sh(command: str, announce: bool = False) -> str:
-    """Command line that any login shell hands to /bin/sh unchanged; /bin/sh then replaces that
-    shell. With `announce` the command first prints its process number (`PROCESS`), which is also
-    that of its process group. Raises ValueError for a NUL."""
+    """Command line that runs `command` by /bin/sh under any login shell, which /bin/sh then
+    replaces. With `announce`, the PID, which is also the process group id, is printed first on
+    stderr in the form `PROCESS`. Raises ValueError for a NUL."""
     if "\0" in command:
         raise ValueError("a command line cannot contain a NUL character")
     if announce:  # a shell of its own, whose end by a signal this one tells as 128 + n
@@ -57,7 +57,8 @@ def _plain(byte: int) -> str:
 
 
 def receive_file(path: str, begin: int, mode: int) -> str:
-    """Command that writes its input into a file from byte `begin` on; `mode` is the file mode."""
+    """Shell command that writes its stdin into file `path` from byte `begin` on, truncating the
+    file there; it fails if the file is shorter. `mode` is the final file mode."""
     file = shlex.quote(path if path.startswith("/") else f"./{path}")
     if begin:
         ready = (
@@ -78,9 +79,10 @@ async def run_with_input(
     on_out: Callable[[bytes], None] | None,
     on_err: Callable[[bytes], None] | None = None,
 ) -> tuple[bytes, bytes]:
-    """Write a command's input and read its output; returns (stdout if no callback receives it, the
-    end of stderr). Input that the command no longer accepts is dropped. Exceptions of the input or
-    of `on_out` are raised. `on_err` receives stderr in chunks."""
+    """Write `input` to a command and read its output until both streams end; returns (stdout, or
+    nothing if `on_out` receives it in chunks; the end of stderr). `on_err` receives stderr in
+    chunks. Input that the command no longer accepts is dropped; exceptions of `input` and `on_out`
+    are raised."""
     feeding = asyncio.create_task(_feed(stdin, input))
     output = asyncio.ensure_future(asyncio.gather(_read(stdout, on_out), _read_end(stderr, on_err)))
     both: tuple[asyncio.Future[Any], ...] = (feeding, output)
@@ -105,7 +107,7 @@ async def number_of(stderr: Reader, received: bytearray) -> int | None:
 
 
 def end_group(number: int) -> str:
-    """Command that ends the process group `number`, which is another command with its child
+    """Command that ends the process group `number` of another remote command and its child
     processes. SSH signals do not suffice: OpenSSH's server passes none on to root."""
     return f"kill -TERM -{number}"
 

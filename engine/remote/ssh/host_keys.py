@@ -76,8 +76,9 @@ class Trust:
         return allowed
 
     def accepts(self, key: asyncssh.SSHKey) -> bool:
-        """Whether a key that AsyncSSH did not find on record is accepted: on record for the host
-        without its port, or confirmed. Also remembers it as shown by the server."""
+        """Whether a host key that AsyncSSH did not find among the known ones is accepted
+        nevertheless: it is known for the host without its port, or the person confirmed it. The key
+        is kept in the attribute `shown`."""
         self.shown = key
         known = self._exact or self._of("", self._bare)
         return key in self._confirmed or any(entry.key == key for entry in known)
@@ -87,8 +88,8 @@ class Trust:
         return False
 
     async def settle(self, error: asyncssh.DisconnectError) -> None:
-        """Handle an attempt that failed because of its host key, by asking the person about an
-        unknown key. Returns if another attempt may succeed, else raises LaunchError."""
+        """Handle a connection attempt that failed because of the server's host key; asks the person
+        about an unknown key. Returns if another attempt may succeed, else raises LaunchError."""
         if "revoked" in error.reason:
             marked = self._marked("revoked")
             raise host_key_revoked(self._place, marked[0].where if marked else "")

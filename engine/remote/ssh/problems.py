@@ -17,7 +17,8 @@ PASSING = frozenset(
 
 
 def may_pass(problem: Problem) -> bool:
-    """Whether an automatic retry can help: yes if the network is down, no if a host key changed."""
+    """Whether an automatic retry can help: True if, for example, the network is down, False if a
+    host key changed."""
     return problem.code in PASSING
 
 
@@ -46,14 +47,16 @@ class Place:
 
 
 def printable(text: str, longest: int = 2000) -> str:
-    """Server text made safe for display, without escape sequences and control characters."""
+    """Text of a server made safe for display: no escape sequences and control characters, and at
+    most `longest` characters."""
     text = re.sub(r"\x1b(\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)|.)", "", text)
     kept = "".join(one for one in text.replace("\r", "") if one == "\n" or one.isprintable())
     return kept.strip()[:longest]
 
 
 def reason_of(why: str) -> str:
-    """Reason `why` as given by a server, safe for display, to be part of a sentence."""
+    """Reason `why`, as given by a server, in one safe line without a final period, to be part of a
+    sentence; "no reason given" if it is empty."""
     return " ".join(printable(why, 300).split()).rstrip(".") or "no reason given"
 
 

@@ -56,8 +56,9 @@ class Incoming:
         return 0
 
     async def take(self, sha256: str, offset: int, blocks: AsyncIterator[bytes]) -> int:
-        """Append blocks to the uploaded content with this hash; returns its new size in bytes.
-        Raises Refused if `offset` is not the current size, StoreError if the disk is full."""
+        """Append blocks to the partial upload of the content with this hash; returns its new size
+        in bytes. Raises Refused if `offset` is not the current size, StoreError if the disk is
+        full."""
         self._contents.mkdir(parents=True, exist_ok=True, mode=0o700)
         part = self._part(sha256)
         size = self.received_bytes(sha256)
@@ -75,7 +76,8 @@ class Incoming:
         return part.stat().st_size
 
     def finish(self, sha256: str, size: int) -> None:
-        """Verify an uploaded content. Raises Refused and deletes it if its hash or size differs."""
+        """Accept the completed upload of a content. Raises Refused and deletes the upload if its
+        hash or its size in bytes differs from the arguments."""
         part = self._part(sha256)
         if self._content(sha256).exists():
             return
@@ -92,8 +94,9 @@ class Incoming:
         move_into_place(part, self._content(sha256))
 
     def commit(self, request: SyncFolder) -> Synced:
-        """Change the folder to exactly the files of the manifest; excluded files are kept. Raises
-        Refused if contents are missing, before anything is changed."""
+        """Change the folder that `request` names to exactly the files of its manifest, with the
+        uploaded contents; excluded files are kept. Raises Refused if contents are missing, before
+        anything is changed."""
         root, wanted = self._root(request), request.manifest
         _refuse_bad_names(request)
         root.mkdir(parents=True, exist_ok=True)

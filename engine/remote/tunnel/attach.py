@@ -18,7 +18,8 @@ LEAVING_S = 15.0
 
 
 def read_line(text: str) -> Reached | Problem:
-    """Parse the output of the attach command. Raises ValueError for any other text."""
+    """Parse the last line that the attach command printed on the server: the reached engine or a
+    problem. Raises ValueError for any other text."""
     line = text.strip().splitlines()[-1] if text.strip() else ""
     return (
         Problem.model_validate_json(line)
@@ -28,7 +29,8 @@ def read_line(text: str) -> Reached | Problem:
 
 
 async def attach(workspace: Path) -> Reached:
-    """Find or start the engine of a workspace on this machine. Raises LaunchError."""
+    """Find or start the engine of a workspace on this machine. A running engine of another build is
+    replaced unless it has active runs. Raises LaunchError."""
     endpoint = await local.find_or_start(workspace)
     reached, living = await _ask(endpoint)
     if reached.build != build() and not living:
@@ -40,7 +42,8 @@ async def attach(workspace: Path) -> Reached:
 
 
 async def detach(workspace: Path) -> None:
-    """Shut down the engine of a workspace, if any. Raises Refused while runs are active."""
+    """Shut down the engine of a workspace, if one is running, and wait until it is gone. Raises
+    Refused while runs are active."""
     endpoint = await local.find(workspace)
     if endpoint is None:
         return

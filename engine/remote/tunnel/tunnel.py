@@ -110,14 +110,16 @@ class Tunnel:
         return self.report is not None and any(one.current for one in self.report.engines)
 
     def connect(self) -> None:
-        """Connect and stay connected; a pending retry happens at once."""
+        """Begin to connect and stay connected, reconnecting after failures; a pending retry happens
+        at once."""
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._keep(), name=f"host {self.spec.name}")
         self._hurry.set()
 
     def do(self, job: str) -> None:
-        """Queue a job on the server: `install`, `roll_back`, `take_over` (the lease of another
-        machine), `stop_engine` or `remove`; connects if needed."""
+        """Set the job to do on the server, replacing one that is pending: `install`, `roll_back`,
+        `take_over` (the lease of another machine), `stop_engine` or `remove`; connects if
+        needed."""
         self.job = job
         self.connect()
 

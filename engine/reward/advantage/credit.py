@@ -28,8 +28,8 @@ def terminal_rewards(reward: float, count: int) -> list[float]:
 
 
 def by_turn(reward: float, rewards_K: Sequence[float], count: int) -> list[float]:
-    """Split a reward over `count` turns: the known turn rewards (`rewards_K`, may be empty), and
-    the remainder at the last turn. They sum to `reward`."""
+    """Rewards by turn that sum to `reward`: the known ones (`rewards_K`), with the remainder added
+    to the last turn. If `rewards_K` is empty, the last of `count` turns gets all."""
     if not rewards_K:
         return terminal_rewards(reward, count)
     rest = reward - math.fsum(rewards_K)
@@ -88,8 +88,8 @@ def kl_in_reward(
 def kl_centred(
     advantages_BT: Sequence[Sequence[float]], k1_BT: Sequence[Sequence[float]], weight: float
 ) -> list[list[float]]:
-    """Advantages A with a centred KL penalty by token, A + weight · (mean k1 − k1) (ART 0.5.18,
-    `kl_penalty_coef`); their sum over the batch is unchanged."""
+    """Advantages A with a centred KL penalty by token, A + weight · (mean k1 − k1), with the mean
+    over all tokens of the batch, so that their sum is unchanged (ART 0.5.18, `kl_penalty_coef`)."""
     mean = _mean(k1 for k1_T in k1_BT for k1 in k1_T)
     return [
         [a + weight * (mean - k1) for a, k1 in zip(advantages_T, k1_T, strict=True)]

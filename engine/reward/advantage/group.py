@@ -37,7 +37,7 @@ def advantages(kind: Advantage, rewards_G: Sequence[float | None]) -> list[float
 
 def has_signal(kind: Advantage, rewards_G: Sequence[float | None]) -> bool:
     """Whether a group contributes a gradient: its rewards differ or, if advantages are plain
-    rewards, it has any."""
+    rewards, at least one trajectory is scored."""
     if isinstance(kind, PlainReward):
         return any(reward is not None for reward in rewards_G)
     return rewards_differ(rewards_G)
@@ -50,7 +50,8 @@ def rewards_differ(rewards_G: Sequence[float | None]) -> bool:
 
 
 def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | None]:
-    """Mean and population standard deviation of the values that are not None, or (None, None)."""
+    """Mean and population standard deviation of the values that are not None; (None, None) if there
+    are none."""
     known = [value for value in values if value is not None]
     if not known:
         return None, None
@@ -59,7 +60,8 @@ def mean_and_std(values: Sequence[float | None]) -> tuple[float | None, float | 
 
 
 def group_summary(kind: Advantage, siblings: Sequence[Trajectory]) -> GroupSummary:
-    """Statistics of a complete group, without its unscored siblings."""
+    """Summary of a complete group with the advantages (`kind`) of its trajectories; mean, deviation
+    and advantages ignore unscored ones."""
     first = siblings[0]
     rewards = [sibling.reward for sibling in siblings]
     mean, std = mean_and_std(rewards)
@@ -78,8 +80,9 @@ def group_summary(kind: Advantage, siblings: Sequence[Trajectory]) -> GroupSumma
 
 
 def interval(means: Sequence[float]) -> Interval | None:
-    """Mean with its 95 % percentile-bootstrap interval over independent scenarios (Efron 1979). It
-    stays inside the range of the data, and its resamples have a fixed seed."""
+    """Mean with its 95 % percentile-bootstrap interval, from one mean per independent scenario
+    (Efron 1979); None without any. The interval stays inside the range of the data, and its
+    resamples have a fixed seed."""
     if not means:
         return None
     mean = math.fsum(means) / len(means)

@@ -296,7 +296,8 @@ def error_text(error):
 
 
 def place(error, project):
-    """`file, line n` of the error's deepest frame inside the project; empty if there is none."""
+    """Describe as `file, line n` where an agent's error occurred: its deepest frame inside the
+    folder `project`; empty if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return "%s, line %s" % (os.path.relpath(error.filename, project), error.lineno)
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

@@ -69,9 +69,9 @@ class Agents(Protocol):
     """Interface for running the agent; `AgentPool` implements it."""
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """Run one rollout of the agent. Outages of the policy, in seconds as `away` returns them,
-        do not count against the timeout. Raises RolloutError with the reason if there is no
-        result."""
+        """Run one rollout of the agent. `away` returns the total seconds in which the policy was
+        unavailable so far; time that it adds meanwhile does not count against the timeout. Raises
+        RolloutError with the reason if there is no result."""
         ...
 
 
@@ -114,8 +114,9 @@ class AgentPool:
         await asyncio.gather(*(worker.child.close() for worker in workers))
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
-        """Run one rollout of the agent. Seconds that `away` counts (policy unavailable) do not
-        count against its timeout. Raises RolloutError with the reason if there is no result."""
+        """Run one rollout of the agent in a free process; waits for one. `away` returns the total
+        seconds in which the policy was unavailable so far; time that it adds meanwhile does not
+        count against the timeout. Raises RolloutError with the reason if there is no result."""
         async with self._places:
             worker = await self._worker()
             try:

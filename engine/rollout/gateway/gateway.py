@@ -81,7 +81,8 @@ class Gateway:
         return key
 
     def add_script(self, key: str, sessions: SessionFactory) -> None:
-        """Accept requests of a script under its `key`; `sessions` makes a session for each."""
+        """Accept requests of an external script under its API `key`; `sessions` makes a session for
+        each."""
         self._sessions[key] = sessions
 
     def close(self, key: str) -> None:
@@ -92,7 +93,8 @@ class Gateway:
         return key in self._sessions
 
     def lane(self, key: str) -> RequestLimits:
-        """Limits on the number of concurrent requests under an API key."""
+        """Limits on the number of concurrent requests under an API key: those of a rollout, or
+        those of a script, also for an unknown key."""
         found = self._sessions.get(key)
         return ROLLOUT_LANE if isinstance(found, Session | RemoteSession) else SCRIPT_LANE
 
@@ -105,7 +107,8 @@ class Gateway:
         return request_bytes(found.max_context)
 
     def session_of(self, request: Request) -> Session | RemoteSession | SessionFactory:
-        """Session or session factory of a request's key; the request is already authenticated."""
+        """Session of the rollout whose API key a request has, or the session factory of a script.
+        The request must be authenticated."""
         return self._sessions[_key(request)]
 
     def routes(self) -> list[Route]:

@@ -26,7 +26,8 @@ Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
 
 
 def form(value: Any) -> str:
-    """Type of a message's content, as the tag by which it is validated: `(text)`, `(parts)` …"""
+    """Type of a message's content: `(none)`, `(text)`, `(parts)` for a list or `(object)` for a
+    dict. It is the tag by which pydantic selects a validator."""
     match value:
         case None:
             return "(none)"

@@ -109,7 +109,8 @@ def response_of(request: ResponsesRequest, completion: dict[str, Any]) -> dict[s
 
 
 def events_of(response: dict[str, Any]) -> Iterator[str]:
-    """Server-sent events of a complete response; each item is sent as a whole."""
+    """Server-sent events of a complete response, in the order of a stream; the text or arguments of
+    each item are sent as one piece."""
     number = iter(range(1_000_000))
 
     def say(kind: str, **values: Any) -> str:

@@ -49,7 +49,8 @@ class Session:
         self.conversation = Conversation(self.chat)
 
     def seed_of(self, call: int, index: int) -> int:
-        """Sampling seed of choice `index` of model call number `call`."""
+        """Sampling seed of choice `index` (from 0) of model call number `call`, derived from the
+        rollout's seed."""
         return derive(self.seed, "sample", call, index)
 
 
@@ -90,8 +91,9 @@ REMOTE_BYTES = 8 * 2**20
 
 
 def request_bytes(max_context: int) -> int:
-    """Size limit in bytes of a request whose prompt fits the model: JSON encodes a character in up
-    to 12 bytes, and a token has at least two thirds of one in languages with such characters."""
+    """Size limit in bytes that admits every request whose prompt fits into `max_context` tokens: 1
+    MiB and 32 bytes a token. JSON encodes a character in up to 12 bytes, and a token of such
+    characters is rarely shorter than two thirds of one."""
     return 2**20 + 32 * max_context
 
 
@@ -122,9 +124,9 @@ class Remote(Protocol):
     max_tokens: int
 
     async def say(self, attempt: str, call: str, body: dict[str, Any]) -> ProviderAnswer:
-        """Execute request `body` of the rollout with trajectory id `attempt`; `call` is its number
-        and choice. The usage includes the cost of retries. Raises NoProviderAnswer, or ChildDied if
-        the client process died."""
+        """Send the request `body` to the provider. `attempt` is the trajectory id of the rollout,
+        `call` the number of its model call and the choice ("3.0"). The returned usage includes the
+        cost of retries. Raises NoProviderAnswer, or ChildDied if the client process died."""
         ...
 
 
@@ -148,7 +150,8 @@ class Exchange:
         return []
 
     def record_call(self, start_s: float, usage: Usage) -> None:
-        """Record a model call that was sent at the monotonic time `start_s` and ends now."""
+        """Record the tokens (`usage`) and the time of a model call that was sent at the monotonic
+        time `start_s` and ends now."""
         self.calls.append(
             ModelCall(
                 start_s=start_s - self.start_s,
@@ -178,8 +181,9 @@ class RemoteSession:
     """First failure caused by the engine: the rollout does not count."""
 
     async def answer(self, request: ChatRequest) -> list[ProviderAnswer]:
-        """Responses of the provider's model to a request, one per choice. Raises NoProviderAnswer,
-        which makes the rollout unscored, and RolloutError for errors of the request."""
+        """Send a request to the provider's model; returns one response per choice. Raises
+        NoProviderAnswer if the provider gives none, which makes the rollout unscored, and
+        RolloutError for an invalid request or too many model calls."""
         self.calls += 1
         if self.calls > self.max_turns:
             raise too_many_turns(self.max_turns)

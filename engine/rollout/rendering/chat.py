@@ -140,7 +140,8 @@ class ChatFormat:
         return self._special["eos_token"]
 
     def encode(self, text: str, special: bool = False) -> list[int]:
-        """Token ids of a text; with `special` also those that the tokenizer adds around it."""
+        """Token ids of a text; with `special` also the special tokens that the tokenizer puts
+        around a text."""
         return self._renderer.ask("encode", text=text, special=special).tokens
 
     def decode(self, tokens: list[int]) -> str:

@@ -74,8 +74,9 @@ class RenderClient:
         return self._locked(_encoded(op, fields))
 
     async def prompt(self, *, cached: bool, **fields: Any) -> Answer:
-        """Render and tokenise a prompt without blocking the event loop. With `cached`, an equal
-        earlier request returns the same answer, if the template is deterministic."""
+        """Render and tokenise a prompt without blocking the event loop; `fields` are the arguments
+        of `Renderer.prompt`. With `cached`, an equal request is answered from a cache, unless the
+        template gives varying results (such as a date)."""
         data = _encoded("prompt", fields)
         key = hashlib.blake2b(data, digest_size=16).digest() if cached else b""
         if cached and (known := self._cache.get(key)):

@@ -79,8 +79,8 @@ class Template:
         self.volatile = any(name in source for name in VOLATILE)
 
     def render(self, messages: Messages, tools: Messages, answer: bool) -> Rendered:
-        """Render messages; with `answer` up to where the assistant's text begins. Raises TooLong,
-        and any exception of the template."""
+        """Render messages as text; with `answer`, the text ends where the next assistant text
+        begins. Raises TooLong, and any exception of the template."""
         parts, length = [], 0
         for part in self._template.generate(
             messages=messages, tools=tools or None, add_generation_prompt=answer, **self._special
@@ -157,9 +157,9 @@ class Renderer:
         known: str,
         most_tokens: int,
     ) -> "tuple[dict[str, Any], array[int] | None]":
-        """Return text and tokens of a prompt, only of what follows `known` if it begins with that;
-        or an error and None if it cannot fit into `most_tokens`. `answers`: raw text by message
-        position."""
+        """Return (header with text and whether it extends `known`, tokens), with only the part
+        after `known` if the prompt begins with `known`. The header is an error and the tokens None
+        if the prompt cannot fit into `most_tokens`. `answers`: raw texts by message position."""
         with _limited(signal.ITIMER_VIRTUAL, RENDER_S):
             text = self._template.fill(messages, {int(k): v for k, v in answers.items()}, tools)
         extends = bool(known) and text.startswith(known)
@@ -198,7 +198,7 @@ def _limited(timer: int, seconds: float):  # type: ignore[no-untyped-def]
 
 
 def serve(line: socket.socket) -> None:
-    """Answer requests until the other end closes the socket."""
+    """Answer render requests on the socket `line` until its other end is closed."""
     renderer: Renderer | None = None
     while (head := receive(line)) is not None:
         tokens: array[int] | None = None
@@ -233,7 +233,7 @@ def serve(line: socket.socket) -> None:
 
 
 def receive(line: socket.socket) -> dict[str, Any] | None:
-    """Receive one request; None if the engine has closed the socket."""
+    """Receive one request from the engine; None if the engine has closed the socket."""
     lengths = read(line, FRAME.size)
     if lengths is None:
         return None
@@ -247,7 +247,7 @@ def send(line: socket.socket, head: dict[str, Any], tail: bytes = b"") -> None:
 
 
 def read(line: socket.socket, count: int) -> bytes | None:
-    """Read `count` bytes; None if the socket closes before."""
+    """Read exactly `count` bytes from a socket; None if it is closed before."""
     parts = bytearray()
     while len(parts) < count:
         part = line.recv(min(count - len(parts), 2**20))

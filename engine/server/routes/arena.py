@@ -28,8 +28,8 @@ class ArenaRoutes:
         return json_of(await asyncio.to_thread(read_tally, project_of(request)))
 
     async def ask(self, request: Request) -> Response:
-        """Ask several models a question (body: `AskArena`); stream a line of JSON per piece of text
-        and per trajectory. Hanging up cancels."""
+        """Send a question to several models (body: `AskArena`); streams a JSON line for each piece
+        of text and each trajectory. Hanging up cancels."""
         body = await body_of(request, AskArena)
         project = path_of(body.project)
         contestants = await asyncio.to_thread(

@@ -63,7 +63,8 @@ class TrackingRoutes:
         return json_of(await self._tracking.views(run_id, self._library.folder(run_id)))
 
     async def track(self, request: Request) -> Response:
-        """Start sending a run to the trackers in the body; `trackers` reports the progress."""
+        """Start sending a run to the trackers in the body, and respond with their state; the route
+        `trackers` reports progress."""
         body, run_id = await body_of(request, TrackRun), request.path_params["run"]
         folder = self._library.folder(run_id)
         self._tracking.send(folder, body.to)

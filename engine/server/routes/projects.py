@@ -169,8 +169,8 @@ class DraftRoutes:
         ]
 
     async def write(self, request: Request) -> Response:
-        """Draft a project from a description (body: `DescribeTask`); stream a JSON line before and
-        after each model call. Hanging up cancels the rest."""
+        """Draft a project from a description (body: `DescribeTask`) by several model calls; streams
+        a JSON line before and after each call. Hanging up cancels the rest."""
         body = await body_of(request, DescribeTask)
         folder = await open_draft(body)
         run_id = (await asyncio.to_thread(read_spec, folder)).id

@@ -53,8 +53,8 @@ class Relay:
         self._transfers = TransferRoutes(services)
 
     def relayed(self, method: str, path: str, handler: Handler) -> Handler:
-        """Handler of the route `method` `path` that forwards commands to remote runs to their
-        engine, and passes all other requests to `handler`."""
+        """Return a handler for the route `method` `path`: it forwards commands to a run on a server
+        to that server's engine, and passes all other requests to `handler`."""
         if method == "POST" and path in STARTING:
             return self._beginning(STARTING[path], handler)
         is_read = method == "GET" and path != LOG

@@ -95,8 +95,8 @@ class RunRoutes:
         ]
 
     async def runs(self, request: Request) -> Response:
-        """Runs of the project in query parameter `project`, or of all; with `recent`, only the
-        newest and the active ones of each project."""
+        """Respond with the runs of the project in query parameter `project`, or of all; with
+        `recent`, only with the newest and the active ones of each project."""
         project = request.query_params.get("project")
         only_recent = "recent" in request.query_params
 
@@ -204,7 +204,8 @@ class RunRoutes:
         return json_lines(lines(), self.touch)
 
     async def filter_names(self, request: Request) -> Response:
-        """Names that occur in the run, for the completion of filters."""
+        """Respond with names that occur in the run (reward parts, tools, scenarios …), for the
+        completion of filters."""
         return json_of(await self._read(request, lambda reader: reader.filter_names()))
 
     async def groups(self, request: Request) -> Response:
@@ -254,8 +255,8 @@ class RunRoutes:
             return json_of(await trial.price(places))
 
     async def judge(self, request: Request) -> Response:
-        """Judge groups of a run (body: `TryJudge`); stream JSON lines. Hanging up cancels the
-        rest."""
+        """Score groups of a run with a judge on trial (body: `TryJudge`); streams one JSON line per
+        result. Hanging up cancels the rest."""
         body = await body_of(request, TryJudge)
 
         async def judged() -> AsyncGenerator[BaseModel, None]:

@@ -55,7 +55,8 @@ class SetupRoutes:
         ]
 
     async def forecast(self, request: Request) -> Response:
-        """Forecast a run of project `path`; `values` (JSON by dotted key) replace its settings."""
+        """Respond with the forecast of memory, disk, time and judge cost of a run of project
+        `path`; `values` (JSON by dotted key) replace settings of project.toml."""
         path = project_of(request)
         config = load_config(path, _values(request.query_params.get("values")))
         model = find_model(config.model.name)

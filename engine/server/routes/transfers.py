@@ -24,7 +24,7 @@ from engine.remote.transfers import (
     move_to_this_machine,
 )
 from engine.runtime.closing import cancel
-from engine.server.bodies import Routes, body_of, json_lines, json_of
+from engine.server.bodies import Routes, body_of, json_lines, json_of, number_of
 from engine.server.composition import Services
 from engine.server.services.runs.work import problem_of
 from engine.trust.projects import require_run_trust
@@ -46,10 +46,11 @@ class HostRoutes:
         ]
 
     async def hosts(self, request: Request) -> Response:
-        """List servers when the list's revision exceeds `after`, or after `wait` seconds."""
-        after = int(request.query_params.get("after", 0))
-        wait = min(float(request.query_params.get("wait", 0)), LONGEST_WAIT_S)
-        return json_of(await self._hosts.listed(after, wait))
+        """Respond with the list of servers as soon as its revision exceeds `after`, or after `wait`
+        seconds at the latest, unchanged."""
+        after = int(number_of(request, "after"))
+        wait_s = min(number_of(request, "wait"), LONGEST_WAIT_S)
+        return json_of(await self._hosts.listed(after, wait_s))
 
     async def known(self, request: Request) -> Response:
         found = await self._hosts.listed()

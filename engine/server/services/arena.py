@@ -74,9 +74,10 @@ class ArenaService:
     async def ask(
         self, run: Run, request: AskArena, contestants: list[Contestant], crowded: bool
     ) -> AsyncGenerator[ArenaTicked, None]:
-        """Yield text of the contestants; each trajectory is stored in the arena's `run` when it
-        ends. `crowded`: a training run is active on the same machine. Raises errors of policy,
-        provider and store, and Refused for agent or provider of an untrusted project."""
+        """Let the contestants answer in turn; yields their text as it is generated, and stores each
+        trajectory in the arena's `run`. `crowded`: a training run is active on this machine. Raises
+        errors of policy, provider and store, and Refused if an agent or provider is used in an
+        untrusted project."""
         if not request.chats or any(one.kind == "provider" for one in contestants):
             await asyncio.to_thread(require_run_trust, run.folder)
         async with self._lock:
@@ -98,7 +99,8 @@ class ArenaService:
             yield ArenaTicked(kind="stored", run_id=run.spec.id, group=group)
 
     async def unload_idle(self) -> None:
-        """Unload all models unless a response is being generated; a run needs the memory."""
+        """Unload all models to free memory for a run; does nothing while a response is being
+        generated."""
         if not self._lock.locked():
             await self._unload()
 

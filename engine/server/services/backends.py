@@ -36,9 +36,9 @@ def backend_facts() -> BackendFacts:
 def provision(
     name: str, present: bool, cards: int, beside: Mapping[str, Status], why: str = ""
 ) -> Provision:
-    """Availability of backend `name`. It is ready if the engine itself has it (`present`). Without
-    usable GPUs (`cards` 0), the environment of that backend in `beside` counts, too; `why` is the
-    reason if `beside` lacks it."""
+    """State of backend `name`: ready if the engine itself has it (`present`), missing, or (without
+    GPUs, `cards` 0) as its own environment in `beside`, which may be installed at first use. `why`
+    is the reason reported if `beside` lacks that environment."""
     if present:
         return Provision(state="ready")
     if cards:

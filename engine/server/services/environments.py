@@ -35,7 +35,7 @@ class EnvironmentService:
         return any(job.busy for job in self._jobs.values())
 
     async def close(self) -> None:
-        """Cancel all jobs; another engine can continue them."""
+        """Cancel all jobs and start no further ones; another engine can continue them."""
         self._closed = True
         for job in self._jobs.values():
             await job.cancel()
@@ -56,7 +56,8 @@ class EnvironmentService:
         return found.model_copy(update=job.view()) if job else found
 
     async def act_on_known(self, name: str, action: EnvironmentAction) -> None:
-        """Start or cancel a job on environment `name`. Raises Refused if the catalogue lacks it."""
+        """Start or cancel a job on environment `name` of the catalogue, like `act`. Raises Refused
+        if the catalogue lacks it, or while a different job is active on it."""
         if name not in WORDS:
             raise Refused.of("environment.unknown", f"There is no environment {name}.")
         await self.act(name, action)

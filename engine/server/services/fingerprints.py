@@ -35,8 +35,9 @@ def _fingerprint(file: Path, changed_ns: int, inode_changed_ns: int, size: int) 
 
 
 def fingerprints(project: Path, config: ProjectConfig | None) -> dict[str, str]:
-    """Fingerprints of a project's files by relative path. A file that must not be read is left out;
-    the problems of the project name it."""
+    """Fingerprints by relative path of project.toml and the files that the settings name (`config`
+    None: of project.toml only). Files that must not be read, such as those outside of the project,
+    are left out."""
     files = [project / FILE]
     for setting, name in named_files(config) if config is not None else []:
         try:
@@ -47,8 +48,8 @@ def fingerprints(project: Path, config: ProjectConfig | None) -> dict[str, str]:
 
 
 def check_unchanged(file: Path, read: str) -> None:
-    """Raise Refused if a file's fingerprint is no longer `read`, which a client got when it read
-    the file; no check if `read` is empty."""
+    """Raise Refused if a file's fingerprint differs from `read`, which a client received when it
+    read the file; no check if `read` is empty."""
     if read and fingerprint(file) != read:
         raise Refused.of(
             "file.changed",

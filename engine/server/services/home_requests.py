@@ -19,7 +19,8 @@ class HomeRequests:
         self._leaving = False
 
     def close(self) -> None:
-        """End the wait of clients; a resumed run sends its open requests again."""
+        """End all calls of `waiting` at once, because the engine exits. Open requests are sent
+        again when their run is resumed."""
         self._leaving = True
         self._news.set()
 
@@ -37,8 +38,8 @@ class HomeRequests:
             self._taken.discard(request.id)
 
     async def waiting(self, wait_s: float) -> list[HomeRequest]:
-        """Requests that no home machine has fetched yet; they count as fetched now. Waits up to
-        `wait_s` seconds for one; empty if none comes."""
+        """Return the requests that no home machine has fetched yet, which then count as fetched.
+        Waits up to `wait_s` seconds for one; empty if there is none."""
         if not self._untaken() and not self._leaving:
             self._news.clear()
             try:
@@ -87,7 +88,8 @@ class HomeLease:
         return self._holder is not None
 
     def take(self, lease: Lease) -> Leased:
-        """Take or renew the lease. Raises Refused if another home machine holds it."""
+        """Lease this engine to a home machine, or renew its lease; returns the duration. Raises
+        Refused if another home machine holds a lease, unless `lease.take_over` is set."""
         held = self._holder if time.monotonic() - self._renewed < LEASE_S else None
         if held and held.home != lease.home and not lease.take_over:
             raise Refused.of(

@@ -38,8 +38,9 @@ class JudgeService:
 
     @contextlib.asynccontextmanager
     async def trial(self, run: Run, request: TryJudge) -> AsyncIterator[Rescoring]:
-        """Context manager of a judge trial on a run, one at a time. Raises ConfigError for an
-        invalid rubric or judge, Refused if the run is not trusted."""
+        """Context manager that yields a scorer for a judge trial on a run; waits while another
+        trial is active. Raises ConfigError for an invalid rubric or judge, Refused if the run is
+        not trusted."""
         await asyncio.to_thread(require_run_trust, run.folder)
         config, rubric = await asyncio.to_thread(judge_settings, run.project, request)
         async with self._lock:
@@ -65,8 +66,9 @@ class JudgeService:
 
 @contextlib.asynccontextmanager
 async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncIterator[Panel | None]:
-    """Context manager of the judges of one run (None if it has none), which use API keys by
-    `access`. Their process ends with the block. With `policy` None there is no local judge."""
+    """Context manager of the judges of one run (None if judging is disabled); their process ends
+    with the block. `access` supplies API keys. With `policy` None, the policy's model is not used
+    as a judge."""
     judge = run.config.judge
     if not judge.enabled:
         yield None
@@ -88,7 +90,8 @@ async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncItera
 
 
 def judge_settings(project: Path, request: TryJudge) -> tuple[JudgeConfig, Rubric]:
-    """Judge settings and rubric of the project, overridden by values of the request."""
+    """Judge settings of the project and the rubric, with models, address and rubric text of the
+    request instead where given. Raises ConfigError if they are invalid or name no model."""
     judge = load_config(project).judge
     models = request.models or judge.models
     if not models:

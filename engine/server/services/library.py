@@ -75,7 +75,8 @@ class Library:
         )
 
     def files(self, path: Path) -> dict[str, str]:
-        """Fingerprints of the project's configured files as they are now, by relative path."""
+        """Current fingerprints, by relative path, of project.toml and the files that its settings
+        name."""
         path = path.expanduser().resolve()
         try:
             config: ProjectConfig | None = load_config(path)
@@ -104,8 +105,8 @@ class Library:
             return [self.summary(folder) for folder in _run_folders(project)]
 
     def recent_runs(self, project: Path) -> list[RunSummary]:
-        """The `RECENT` newest runs of a project that are not archived, newest first, and older ones
-        that are known to be active or queued."""
+        """Runs of a project, newest first: the newest `RECENT` that are not archived, and all older
+        ones that this index knows as active or queued."""
         found: list[RunSummary] = []
         for folder in _run_folders(project):
             if len(found) < RECENT or folder in self._busy:
@@ -128,7 +129,8 @@ class Library:
         return folder
 
     def find(self, run_id: str) -> Path:
-        """Folder of a run with unchecked content. Raises Refused if no known project has it."""
+        """Folder of a run; its files are not verified as in `folder`. Raises Refused if no known
+        project has the run."""
         if run_id in self._runs:
             if os.path.lexists(self._runs[run_id]):
                 return self._runs[run_id]

@@ -60,7 +60,8 @@ class ModelService:
         await self.downloads.close()
 
     async def search(self, words: str) -> list[HubModel]:
-        """Search the hub. Raises ModelError if it cannot be reached."""
+        """Search the Hugging Face hub for models that match `words`. Raises ModelError if the hub
+        cannot be reached."""
         return await asyncio.to_thread(search_hub, words, self.downloads.token)
 
     async def facts(self, name: str, project: str = "", host: str = "") -> ModelFacts:
@@ -77,8 +78,8 @@ class ModelService:
         return await asyncio.to_thread(self._listed)
 
     async def act(self, request: ActOnDownload) -> list[ModelDownload]:
-        """Start or resume, pause or cancel a download; returns all downloads. Raises Refused for a
-        name that can be no model's."""
+        """Start or resume, pause or cancel a download, as `request.action` says; returns all
+        downloads. Raises Refused for a text that cannot be a model's name."""
         name = request.name
         if starter := starter_called(name):
             name = starter.name

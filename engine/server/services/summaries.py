@@ -108,8 +108,8 @@ def problem_of(error: Exception, where: Path) -> Problem:
 
 
 def same_id(folder: Path, owner: Path) -> RunSummary:
-    """Summary of a run that was copied with its id: `folder` is the copy, `owner` has the id. The
-    copy gets another id."""
+    """Summary of the damaged run in `folder`, a copy that has the id of the run in `owner`. The
+    summary has another id."""
     problem = Problem(
         code="store.same_id",
         message=f"This is a copy of a run of {owner.parents[1].name}: both runs have the same id.",
@@ -121,8 +121,8 @@ def same_id(folder: Path, owner: Path) -> RunSummary:
 
 
 def damaged_run(folder: Path, problem: Problem) -> RunSummary:
-    """Summary of an unreadable run from what can be read; it is `starting` while its folder is
-    locked, since it may be incomplete."""
+    """Summary, with `problem`, of the run in `folder` from the files that are readable. Its state
+    is `damaged`, or `starting` while the folder is locked, since files may not be written yet."""
     try:
         check_run_folder(folder)
         spec: RunSpec | None = read_spec(folder)

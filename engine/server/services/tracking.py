@@ -56,7 +56,8 @@ class TrackingService:
             feed.hurry()
 
     def begin(self, folder: Path, spec: RunSpec) -> None:
-        """Start sending a run to the trackers in its settings, unless a home machine does that."""
+        """Start sending a training run to the trackers that its settings enable; no effect if a
+        home machine uses this engine, since that machine sends it."""
         if spec.kind in TRACKED and not self._lease.was_taken:
             self._tell(folder, spec, spec.config.track, switched_on(spec.config.track))
 

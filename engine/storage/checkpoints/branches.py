@@ -254,7 +254,8 @@ def _take_adapter(source: Path, folder: Path, target: Path) -> Checkpoint:
 
 
 async def compare_with_parent(run: Run, saved: Checkpoint) -> None:
-    """Log whether the adapter `saved` by a replay equals its parent's at that step."""
+    """Write to the run's log whether the adapter in checkpoint `saved` equals the parent's at that
+    step; only if the run is a replay and the parent has that checkpoint."""
     parent = run.spec.parent
     if parent is None or not parent.replay:
         return

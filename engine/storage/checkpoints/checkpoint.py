@@ -48,8 +48,9 @@ async def save(
     state: dict[str, object],
     metrics: dict[str, float],
 ) -> Checkpoint:
-    """Save the policy as the checkpoint `checkpoints/step-000012` of a run. `state` (JSON) is kept
-    for the resumption of training, `metrics` are part of the returned database record."""
+    """Write the policy as the checkpoint of `step` into folder `checkpoints/step-…` of a run;
+    returns its database record, which has `metrics`. `state` (JSON) is kept for the resumption of
+    training. Raises StoreError on a disk error; no partial checkpoint is left."""
     parent = run_folder / FOLDER
     parent.mkdir(exist_ok=True)
     scratch = parent / f"{SCRATCH}{step:06d}"
@@ -68,7 +69,8 @@ async def save(
 
 
 def record(run_folder: Path, step: int, size: int, metrics: dict[str, float]) -> Checkpoint:
-    """Database record of a run's published checkpoint, which has `size` bytes."""
+    """Make the database record of a checkpoint that exists in the run folder; `size` is in
+    bytes."""
     folder = folder_of(run_folder, step)
     return Checkpoint(
         step=step,
@@ -85,12 +87,13 @@ def folder_of(run_folder: Path, step: int) -> Path:
 
 
 def adapter_hash(folder: Path) -> str:
-    """SHA-256 of the adapter's weights, out of the manifest."""
+    """SHA-256 of the adapter weights of the checkpoint in `folder`, as its manifest states it."""
     return str(_entries(folder)[f"{ADAPTER}/{WEIGHTS}"]["sha256"])
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether all files of a checkpoint exist with their size; hashes are not checked."""
+    """Whether all files in a checkpoint's manifest exist with their size; hashes are not
+    checked."""
     try:
         entries = _entries(folder).items()
         return all(_own_file(folder, name).st_size == one["bytes"] for name, one in entries)
@@ -127,7 +130,8 @@ def _own_file(folder: Path, name: str) -> os.stat_result:
 
 
 def newest(run_folder: Path, known: list[Checkpoint]) -> Checkpoint | None:
-    """Return the latest of the checkpoints `known` to the database whose files verify, or None."""
+    """Return the latest of the checkpoints `known` to the database whose files have the right size
+    and hash; None if there is none."""
     for checkpoint in sorted(known, key=lambda c: c.step, reverse=True):
         if verify(run_folder / checkpoint.path):
             return checkpoint
@@ -135,7 +139,8 @@ def newest(run_folder: Path, known: list[Checkpoint]) -> Checkpoint | None:
 
 
 def sweep(run_folder: Path, known: list[Checkpoint]) -> None:
-    """Delete checkpoint folders that are not `known` to the database: left by an interruption."""
+    """Delete all folders of checkpoints except those `known` to the database, which an interrupted
+    save may have left."""
     recorded = {Path(one.path).name for one in known}
     for found in (run_folder / FOLDER).glob("*"):
         if found.name not in recorded:
@@ -152,7 +157,8 @@ def not_written(error: OSError, folder: Path) -> StoreError:
 
 
 def publish(scratch: Path, target: Path, step: int) -> int:
-    """Write a manifest into folder `scratch` and move it to `target`. Returns the size in bytes."""
+    """Write a manifest of its files into folder `scratch`, flush all to disk and move it to
+    `target`, replacing that if it exists. Returns the size in bytes."""
     files = sorted(path for path in scratch.rglob("*") if path.is_file())
     entries = {}
     for path in files:

@@ -40,7 +40,8 @@ def trained_runs(project: Path) -> list[tuple[Path, RunSpec]]:
 
 
 def matching(runs: Sequence[tuple[Path, RunSpec]], name: str) -> list[tuple[Path, RunSpec]]:
-    """Return those of `runs` with this name or id, or else those whose id ends with it."""
+    """Return those of `runs` with this name or id or, if there are none, those whose id ends with
+    `name` (of at least `SHORTEST` characters)."""
     found = [run for run in runs if name in (run[1].id, run[1].name)]
     if not found and len(name) >= SHORTEST:
         found = [run for run in runs if run[1].id.endswith(name.upper())]
@@ -48,7 +49,8 @@ def matching(runs: Sequence[tuple[Path, RunSpec]], name: str) -> list[tuple[Path
 
 
 def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
-    """Return the run with this name or id. Raises ConfigError if none or several match."""
+    """Return folder and spec of the training run with this name, id or end of an id. Raises
+    ConfigError if none or several match."""
     runs = trained_runs(project)
     found = matching(runs, name)
     if len(found) == 1:
@@ -71,16 +73,16 @@ def find_run(project: Path, name: str) -> tuple[Path, RunSpec]:
 
 
 def find_checkpoint(project: Path, reference: str) -> NamedCheckpoint:
-    """Return the checkpoint for a reference such as `RUN@STEP`. Step 0, the weights before
-    training, always exists. Raises ConfigError if there is no such checkpoint, or if its files are
-    damaged."""
+    """Return the checkpoint for a reference: `RUN@STEP`, `RUN@best`, `RUN@newest` or just `RUN`
+    (its newest). Step 0, the weights before training, always exists. Raises ConfigError if there is
+    no such checkpoint, or if its files are damaged."""
     name, _, which = reference.partition("@")
     return find_in_run(*find_run(project, name), which)
 
 
 def find_in_run(folder: Path, spec: RunSpec, which: str) -> NamedCheckpoint:
-    """Return a checkpoint of a run. `which` is a step, `best`, or `newest` (also the empty string).
-    Raises ConfigError like `find_checkpoint`."""
+    """Return a checkpoint of the run in `folder`. `which` is a step, `best`, or `newest` or empty
+    for the newest whose files are undamaged. Raises ConfigError like `find_checkpoint`."""
     kept, known = _kept(folder)
     if which == "0" and not any(one.step == 0 for one in kept):
         return NamedCheckpoint(folder, spec, None)
@@ -105,8 +107,9 @@ def find_in_run(folder: Path, spec: RunSpec, which: str) -> NamedCheckpoint:
 
 
 def newest_best(project: Path) -> NamedCheckpoint | None:
-    """Return the best checkpoint of the newest run that has one, or its last if none was validated.
-    None if no run has a checkpoint. Damaged runs and checkpoints are skipped."""
+    """Return the best validated checkpoint of the newest training run that has checkpoints, or its
+    last one if none was validated; None if no run has any. Damaged runs and checkpoints are
+    skipped."""
     for folder, spec in trained_runs(project):
         try:
             kept, known = _kept(folder)

@@ -61,8 +61,8 @@ class CheckpointFacts:
 
     @property
     def merits(self) -> dict[int, float]:
-        """Validation score by step, higher is better: win rate against the first validation, mean
-        reward or negative held-out loss, whichever the run has."""
+        """Validation score by step, higher is better: win rates against the first validation if the
+        run has any, else mean rewards, else negative held-out losses."""
         if self.win_rates:
             return dict.fromkeys(self.compared, EQUAL) | {
                 step: rate.mean for step, rate in self.win_rates.items()
@@ -79,8 +79,8 @@ def reasons(
     keep_best: int,
 ) -> dict[int, tuple[KeptBy, ...]]:
     """Return the reasons to keep the checkpoint of each step; an empty tuple if there are none.
-    `validations` are scores by step, higher is better; of two equal steps the earlier ranks first.
-    `marked`: other reasons by step, such as `pinned`. `keep_last` None keeps all."""
+    `validations`: score by step; the `keep_best` highest are kept, of equal ones the earlier.
+    `keep_last` newest are kept (None: all). `marked`: other reasons by step, such as `pinned`."""
     order = sorted(steps)
     newest = set(order if keep_last is None else order[-keep_last:])
     known = sorted((step for step in order if step in validations), key=lambda s: -validations[s])
@@ -97,8 +97,8 @@ def reasons(
 def kept_by(
     known: CheckpointFacts, checkpoints: Iterable[Checkpoint], spec: RunSpec
 ) -> dict[int, tuple[KeptBy, ...]]:
-    """Return the reasons to keep each checkpoint by step; an empty tuple if there are none. `known`
-    is read from the run's events."""
+    """Return the reasons to keep each of `checkpoints`, by step; an empty tuple if there are none.
+    `known` has facts from the run's events, `spec` the retention settings."""
     marked: dict[int, set[KeptBy]] = {}
     signs: dict[KeptBy, Iterable[int]] = {
         "pinned": known.pinned,

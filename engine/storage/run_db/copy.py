@@ -37,9 +37,9 @@ STEP = """coalesce(
 
 
 def copy_until(source: Path, target: Path, run_id: str, step: int, rubrics: bool = False) -> None:
-    """Copy the run.db `source` up to `step` to the new file `target`, as the database of run
-    `run_id`. `rubrics`: also copy changes of the rubric. Raises StoreError if the source cannot be
-    read, apsw.Error if the disk is full."""
+    """Copy the run.db `source`, up to and including `step`, to the new file `target` as the
+    database of run `run_id`. `rubrics`: also copy changes of the rubric. Raises StoreError if the
+    source cannot be read, apsw.Error if the disk is full."""
     with contextlib.closing(open_reader(source)) as db:
         db.execute("VACUUM INTO ?", (str(target),))
     with contextlib.closing(open_writer(target)) as db, db:

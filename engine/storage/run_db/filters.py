@@ -57,7 +57,8 @@ _MATCHES = {
 
 
 def filter_sql(text: str) -> Condition | None:
-    """Return the SQL of a filter; None if it is empty. Raises Refused if it is invalid."""
+    """Convert a filter expression to an SQL condition on trajectories; None if it is empty. Raises
+    Refused if it is invalid."""
     node = parse_filter(text)
     return None if node is None else _sql(node)
 
@@ -97,6 +98,7 @@ def _match_expression(search: TextSearch) -> str:
 
 
 def search_phrase(words: str) -> str:
-    """Convert typed words to an FTS5 query: each must occur, the last one as a prefix."""
+    """Convert typed words to an FTS5 query: all words must occur, the last one at least as the
+    beginning of a word. Without words the query matches nothing."""
     found = [f'"{word}"' for word in re.findall(r"\w+", words)[:MOST_WORDS]]
     return " ".join(found) + "*" if found else '""'

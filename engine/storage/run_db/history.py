@@ -70,19 +70,22 @@ class HistoryReader(RunReader):
     """Reader of events for a stream whose client folds them into a state."""
 
     def all(self, after: int) -> tuple[list[str], int]:
-        """Events with `seq` above `after` as JSON lines, and the last `seq` (none: `after`)."""
+        """Events with `seq` above `after` as JSON lines, and the `seq` of the last of them (`after`
+        if there are none)."""
         lines = self.events(after)
         return lines, after + len(lines)
 
     def brief(self, after: int) -> tuple[list[str], int]:
-        """Return the same as `all`, or one `History` event that summarizes many unread events."""
+        """Return unread events like `all` or, if there are many, one `History` event that
+        summarizes most of them, and the `seq` up to which it reaches."""
         if history := self.history(after):
             return [encode_history(history)], int(history.seq or 0)
         return self.all(after)
 
     def history(self, after: int) -> History | None:
-        """Summarize a long range of events after `after` that ends before a step starts. None if
-        too few events are unread, or if no step starts in the range."""
+        """Summarize the events after `after` up to the last start of a step within `LONGEST`
+        events. None if fewer than `FAR` events are unread, or if no step starts far enough after
+        `after`."""
         sql = (
             "SELECT (SELECT max(seq) FROM events), max(seq) - 1 FROM events "
             "WHERE kind = 'step.started' AND seq BETWEEN ? AND ?"

@@ -14,7 +14,8 @@ R = TypeVar("R", bound=Value)
 
 
 def parse_record(kind: type[R], body: object) -> R:
-    """Parse a record from a JSON column's `body`. Raises StoreError if it is not a valid `kind`."""
+    """Parse a record of type `kind` from `body`, the JSON text of a column. Raises StoreError if it
+    is invalid."""
     try:
         return kind.model_validate_json(str(body))
     except ValueError as error:
@@ -24,13 +25,14 @@ def parse_record(kind: type[R], body: object) -> R:
 
 
 def unpack_record(kind: type[R], body: object) -> R:
-    """Parse a record from a compressed column. Raises StoreError if it is not a valid `kind`."""
+    """Parse a record of type `kind` from `body`, the zlib-compressed JSON of a column. Raises
+    StoreError if it is invalid, damaged or too large."""
     return parse_record(kind, unpacked_text(kind, body))
 
 
 def unpacked_text(kind: type[Value], body: object) -> str:
-    """Return the JSON text of a compressed column; `kind` is only used in error messages. Raises
-    StoreError if it is damaged or too large."""
+    """Decompress `body`, the zlib-compressed JSON of a column, to text without parsing it; `kind`
+    is only named in errors. Raises StoreError if it is damaged or too large."""
     try:
         assert isinstance(body, bytes)
         packed = zlib.decompressobj()

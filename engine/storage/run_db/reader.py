@@ -101,8 +101,7 @@ class RunReader:
         return self._value("SELECT coalesce(max(seq), 0) FROM events")
 
     def counts(self) -> tuple[int, int]:
-        """Return the number of trajectories, and how many of them are unscored and do not wait for
-        the judge."""
+        """Number of trajectories, and of unscored ones that do not wait for the judge."""
         unscored = f"SELECT count(*) FROM trajectories WHERE {UNSCORED}"
         return self._value("SELECT count(*) FROM trajectories"), self._value(unscored)
 
@@ -151,7 +150,8 @@ class RunReader:
         return [str(name) for (name,) in rows if not wanted or name in wanted]
 
     def exported(self, run_id: str, trajectory_id: str, tokens: bool) -> TrajectoryLine:
-        """Return one line of an export. Raises Refused if the trajectory is unknown."""
+        """Return the trajectory for an export, with the judge's reason and, if `tokens`, with token
+        ids and log-probs. Raises Refused if it is unknown."""
         record = self.trajectory(trajectory_id)
         fields = {name: getattr(record, name) for name in Trajectory.model_fields}
         if not tokens:
@@ -180,7 +180,8 @@ class RunReader:
         )
 
     def groups(self, query: TrajectoryQuery) -> GroupPage:
-        """Groups with at least one trajectory that matches, newest first."""
+        """Return one page of the complete groups with at least one trajectory that the query
+        matches, newest step first, and their total number."""
         where, values = _where(query)
         chosen = f"SELECT DISTINCT split, step, grp FROM trajectories {where}"
         total = int(
@@ -254,8 +255,8 @@ class RunReader:
         return _call(rows[0][0]) if rows else None
 
     def any_call(self, key: str) -> Call:
-        """Return a model call by the cache key of its prompt, an answered one if possible. Raises
-        Refused if there is none."""
+        """Return a completed model call by its prompt's cache key; with an answer if possible.
+        Raises Refused if there is none."""
         sql = (
             "SELECT body FROM calls WHERE key = ? AND body NOT NULL ORDER BY answered DESC LIMIT 1"
         )
@@ -273,12 +274,12 @@ class RunReader:
         return [_call(row[0]) for row in self._rows(sql, (judge, most))]
 
     def judge_cost(self) -> float:
-        """Cost in USD of all judge calls; calls without an answer count at their maximum cost."""
+        """Cost in USD of all judge calls; those without a stored outcome at their maximum."""
         sql = "SELECT total(cost) FROM calls WHERE key NOT GLOB ?"
         return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
     def attempts_cost(self) -> float:
-        """Cost in USD of the calls of API models in rollouts, counted as in `judge_cost`."""
+        """Cost in USD of provider calls in rollouts, counted like `judge_cost`."""
         sql = "SELECT total(cost) FROM calls WHERE key GLOB ?"
         return float(str(self._rows(sql, (f"{ATTEMPT_KEY}*",))[0][0]))
 
@@ -295,7 +296,7 @@ class RunReader:
 
     def judged_groups(self, but: str, most: int) -> list[tuple[Split, int, int]]:
         """Return (split, step, group) of up to `most` training groups: those that judges other than
-        `but` scored last, oldest first."""
+        `but` scored most recently, in order of that scoring, oldest first."""
         sql = (
             "SELECT t.split, t.step, t.grp, max(v.at) AS latest FROM verdicts v "
             "JOIN trajectories t ON t.id = v.trajectory_id "
@@ -311,7 +312,7 @@ class RunReader:
         return [parse_record(Verdict, row[0]) for row in self._rows(sql, (judge, rubric, most))]
 
     def cost_of(self, keys: Collection[str]) -> float:
-        """Cost in USD of all calls, retries included, for prompts with the cache keys `keys`."""
+        """Cost in USD of all calls, retries included, for the prompts with these cache keys."""
         marks = ", ".join("?" * len(keys))
         sql = f"SELECT total(cost) FROM calls WHERE key IN ({marks})"
         return float(str(self._rows(sql, tuple(keys))[0][0]))
@@ -324,14 +325,14 @@ class RunReader:
         return None if mean is None else float(str(mean))
 
     def names(self, split: Split, step: int, group: int) -> list[str]:
-        """Return the ids of the trajectories of a group, ordered by index."""
+        """Return the trajectory ids of a group, ordered by index in the group."""
         sql = "SELECT id FROM trajectories WHERE split = ? AND step = ? AND grp = ? ORDER BY idx"
         return [str(row[0]) for row in self._rows(sql, (split, step, group))]
 
     def labels(
         self, split: Split | None = None, step: int | None = None, group: int | None = None
     ) -> list[Label]:
-        """Labels of the run (or a split, step, group), oldest first, including undone ones."""
+        """Labels of the run or one split, step, group of it, oldest first, also undone ones."""
         wanted = {"split": split, "step": step, "grp": group}
         tests = " AND ".join(f"{name} = ?" for name, value in wanted.items() if value is not None)
         values = tuple(value for value in wanted.values() if value is not None)

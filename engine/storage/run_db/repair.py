@@ -57,9 +57,10 @@ class Repaired:
 
 
 def repair_database(folder: Path, database: str, known: RunSpec | None) -> Repaired:
-    """Replace the file `database` in the run folder by its readable part; nothing else may use the
-    run meanwhile. `known` is the spec in run.json, None if unreadable. The old files move to
-    `damaged/`. Raises StoreError if nothing can be read, or a newer version wrote it."""
+    """Replace the file `database` in the run folder by its readable part, unless it is undamaged
+    (`events` of the result is 0). Nothing else may use the run meanwhile; old files move to
+    `damaged/`. `known` is the spec in run.json, None if unreadable. Raises StoreError if nothing
+    can be read, or a newer version wrote it."""
     scratch = Path(tempfile.mkdtemp(prefix="repairing-", dir=folder))
     try:
         copy, made = scratch / "copy.db", scratch / database

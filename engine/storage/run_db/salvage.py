@@ -88,8 +88,8 @@ class ReadableEvents:
         return found
 
     def costs(self) -> dict[str, list[tuple[str, float]]]:
-        """Return (judge, cost in USD) of each model call by the cache key of its prompt; calls
-        without an answer have their maximum cost."""
+        """Return (judge model, cost in USD) of all model calls, by the cache key of their prompt; a
+        call whose outcome is not stored has its maximum cost."""
         found: dict[str, list[tuple[str, float]]] = {}
         waiting: dict[str, int] = {}
         for event in self.events:
@@ -103,8 +103,8 @@ class ReadableEvents:
         return found
 
     def begin_of(self, step: int) -> int:
-        """`seq` of the last event before `step` (or a later step) first started; that of the last
-        event if none started."""
+        """`seq` of the last event before the first start of `step` or a later step; that of the
+        last readable event if no such step started."""
         starts = (e for e in self.events if isinstance(e, StepStarted) and e.step >= step)
         first = next(starts, None)
         return (first.seq or 1) - 1 if first else self.seq
@@ -180,8 +180,9 @@ def trajectories(db: apsw.Connection) -> dict[str, Trajectory]:
 
 
 def rows_by_rowid(db: apsw.Connection, select: str, key: str) -> Iterator[Row]:
-    """Yield the readable rows of a table in order of rowid, which is the column `key` of `select`.
-    After an unreadable row, single rows are tried at growing distances."""
+    """Yield the readable rows of a table in order of rowid. `select` is a query without WHERE whose
+    first column, `key`, is the rowid. After an unreadable row, rows at growing distances are tried,
+    until `GIVEN_UP` in sequence are unreadable."""
     last, missed = 0, 0
     while missed < GIVEN_UP:
         sql = f"{select} WHERE {key} > ? ORDER BY {key} LIMIT 1"
@@ -200,7 +201,8 @@ def rows_by_rowid(db: apsw.Connection, select: str, key: str) -> Iterator[Row]:
 
 
 def rows_until_error(db: apsw.Connection, select: str) -> Iterator[Row]:
-    """Yield the rows of a query up to the first unreadable one."""
+    """Yield the rows of the query `select` up to the first unreadable one, and end there without an
+    error."""
     try:
         yield from db.execute(select)
     except UNREADABLE:

@@ -151,7 +151,8 @@ def _check_schema(db: apsw.Connection, file: Path) -> None:
 
 
 def open_writer(file: Path) -> apsw.Connection:
-    """Open or create a run.db for its single writer. Raises StoreError."""
+    """Open or create a run.db for its single writer. Raises StoreError if it cannot be opened, was
+    made by a newer version, or has a foreign schema."""
     try:
         db = apsw.Connection(str(file))
         db.set_busy_timeout(BUSY_MS)
@@ -173,7 +174,8 @@ def open_writer(file: Path) -> apsw.Connection:
 
 
 def open_reader(file: Path) -> apsw.Connection:
-    """Open an existing run.db for reading only. Raises StoreError."""
+    """Open an existing run.db for reading only. Raises StoreError if it is missing, damaged, held
+    by another program, was made by a newer version, or has a foreign schema."""
     try:
         status = file.stat()
         if not stat.S_ISREG(status.st_mode):

@@ -31,7 +31,8 @@ FOLDERS = (".", "logs", "checkpoints", "damaged", "exports")
 
 
 def check_run_folder(folder: Path) -> None:
-    """Raise StoreError if the folder or something in it is a link or of an unexpected type."""
+    """Raise StoreError if the run folder links into another project, an entry in it is a symbolic
+    link, or a file or folder of a run in it has the wrong type. Missing ones are allowed."""
     try:
         if is_of_another_project(folder):
             raise _foreign(folder, "it is a link into another project")
@@ -50,8 +51,8 @@ def check_run_folder(folder: Path) -> None:
 
 
 def clear_lock(file: Path) -> None:
-    """Remove a lock that is not a regular file (from a foreign run folder), since no engine can
-    hold it."""
+    """Delete `file`, the lock of a run folder copied from elsewhere, if it is a folder, link or
+    other non-regular file, which no engine can hold. A regular or missing file is left as it is."""
     if _is(file, stat.S_IFREG):
         return
     if stat.S_ISDIR(os.lstat(file).st_mode):

@@ -70,13 +70,13 @@ class RunOrders:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def release(self, step: int) -> None:
-        """Let the run continue if it waits after the validation of this step (`holds`)."""
+        """Let the run continue if it waits for its sweep after the validation of this step."""
         self.holds.discard(step)
         self.changed.set()
 
     def stop(self, reason: str) -> None:
-        """Request a stop after the current step, or at once if the run is waiting; `reason` is
-        stored with it."""
+        """Request a stop after the current step, or at once if the run is waiting. `reason` is the
+        text stored in the event of the stop."""
         self.stop_reason = reason
         self.give(stop=True)
 
@@ -92,7 +92,8 @@ class RunOrders:
         self.changed.set()
 
     async def until(self, met: Callable[[], bool]) -> None:
-        """Wait until `met()` is true; it is called after each change of these orders."""
+        """Wait without a timeout until `met()` is true; `met` is called first at once, then after
+        each change of these orders."""
         while not met():
             self.changed.clear()
             await self.changed.wait()
@@ -151,8 +152,8 @@ class Run:
         return await self.writer.say(event)
 
     async def enter(self, step: int, phase: Phase) -> None:
-        """Store the event that a phase of a step has begun, unless the step is sampled while an
-        earlier one is trained."""
+        """Store the event that a phase of a step has begun, and announce no progress yet. No effect
+        for a step that is sampled in advance, while an earlier one is trained."""
         if step in self.quiet:
             return
         await self.say(PhaseChanged(step=step, phase=phase))
@@ -281,7 +282,8 @@ def read_spec(folder: Path) -> RunSpec:
 
 
 def run_reader(folder: Path) -> contextlib.closing[RunReader]:
-    """Return a context manager with a reader of a run's database."""
+    """Return a context manager with a reader of the database of the run in `folder`. Raises
+    StoreError if the database is damaged."""
     return contextlib.closing(RunReader(folder / DATABASE))
 
 

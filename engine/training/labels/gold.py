@@ -15,7 +15,8 @@ MOST_BYTES = 2**31
 
 
 def pin(run: Run) -> None:
-    """Write the run's trajectories labelled `gold` to gold.jsonl; lines of other runs stay."""
+    """Write the run's trajectories that are now labelled `gold` to gold.jsonl of its project,
+    replacing earlier lines of this run; lines of other runs stay."""
     own = f"{run.spec.id}/"
     wanted = {
         word.trajectory_id

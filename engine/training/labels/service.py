@@ -56,8 +56,8 @@ class LabelService:
         )
 
     async def add(self, label: Label) -> Labelled:
-        """Store a label, once per id. Returns after COMMIT. Raises Refused if it is invalid or
-        belongs to another run."""
+        """Store a label and return after COMMIT; if its id is stored already, return the stored
+        one. Raises Refused if the label is invalid or belongs to another run."""
         self._check_run(label)
         async with self._one_at_a_time:
             if known := self._run.reader.label(label.id):
@@ -250,8 +250,8 @@ def closed_batches(run: Run) -> dict[int, BatchClosed]:
 
 
 def labelled_group(run: Run, split: Split, step: int, group: int, until: int) -> list[Trajectory]:
-    """Return a stored group with the labels stored before event `until` applied, and the resulting
-    advantages."""
+    """Return a stored group with the labels applied that were stored before the event with sequence
+    number `until`, and with the resulting advantages."""
     siblings = run.reader.stored(split, step, group)
     held = [label for label in run.reader.labels(split, step, group) if label.holds(until)]
     counted = [label for label in run.reader.labels() if label.holds(until)]

@@ -192,9 +192,9 @@ def collect(
 
 
 def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], list[Entry]]:
-    """Return (training, held-out) entries. About `share` of the prompts, drawn by `seed`, are held
-    out: at least one of two (none if `share` is 0). Answers to one prompt stay together, so that
-    held-out prompts are unseen."""
+    """Return (training, held-out) entries. About `share` (0 to 1) of the different prompts, drawn
+    by `seed`, are held out: at least one and not all; none if `share` is 0 or there is only one
+    prompt. All answers to a prompt are in the same part."""
     questions = list(dict.fromkeys(entry.beginning for entry in entries))
     count = max(1, round(share * len(questions))) if share and len(questions) > 1 else 0
     count = min(count, len(questions) - 1)
@@ -204,8 +204,9 @@ def split(entries: list[Entry], share: float, seed: int) -> tuple[list[Entry], l
 
 
 def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> Problem | None:
-    """Return why files cannot be trained on, or None: one cannot be read, or has bad lines and
-    `skip` is not set. The message quotes the first bad lines, with `hint` or a default hint."""
+    """Return the problem if one of the files cannot be read, or has bad lines and `skip` is not
+    set; otherwise None. The message quotes the first bad lines, followed by `hint` or a default
+    hint."""
     files = list(files)
     if broken := next((file.problem for file in files if file.problem), None):
         return broken
@@ -226,7 +227,8 @@ def refusal(files: Iterable[DemonstrationFile], skip: bool, hint: str = "") -> P
 
 
 def refuse(project: Path, config: ProjectConfig, data: Data) -> None:
-    """Raise ConfigError if an SFT run of `project` cannot start with this data."""
+    """Raise ConfigError if an SFT run of `project` cannot start with this data: a file is
+    unreadable, has bad lines (unless `sft.skip_bad_lines`), or no training example is left."""
     if problem := refusal(data.files, config.sft.skip_bad_lines):
         raise ConfigError(problem)
     if not data.train:

@@ -47,7 +47,8 @@ async def update(policy: Policy, entries: Sequence[Entry], lr: float) -> dict[st
 
 
 async def loss_on(policy: Policy, entries: Sequence[Entry]) -> tuple[float, int]:
-    """Mean loss per trained token in nats, and the number of these tokens. Weights stay."""
+    """Mean loss per trained token in nats on `entries`, and the number of these tokens. The weights
+    are not changed."""
     scores = await policy.score(ScoreBatch(items=items_of(entries)))
     count = sum(len(score.logprobs) for score in scores)
     return -sum(sum(score.logprobs) for score in scores) / count, count
@@ -196,8 +197,9 @@ async def measure(run: Run, policy: Policy, held_out: list[Entry], step: int) ->
 
 
 def is_due(run: Run, step: int) -> bool:
-    """Whether to measure the loss and save a checkpoint after this update. A person's request for a
-    checkpoint is thereby used up."""
+    """Whether to measure the loss and save a checkpoint after update `step`: at the interval
+    `sft.validate_every`, after the last update, or on a person's request, which this call
+    clears."""
     wanted, run.orders.keep = run.orders.keep, False
     return wanted or step % run.config.sft.validate_every == 0 or step == run.orders.steps
 
@@ -209,8 +211,8 @@ def measured(run: Run) -> dict[int, float]:
 
 
 def is_out_of_patience(run: Run, step: int) -> bool:
-    """Whether early stopping applies: the held-out loss of the last `sft.patience` measurements has
-    not fallen."""
+    """Whether early stopping applies after update `step`: none of the last `sft.patience` held-out
+    losses is lower than the best one before them."""
     losses = [loss for at, loss in sorted(measured(run).items()) if at <= step]
     return exceeds_patience(losses, run.config.sft.patience)
 

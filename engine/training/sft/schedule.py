@@ -42,7 +42,8 @@ def rate_at(update: int, updates: int, peak: float, schedule: Schedule, warmup: 
 
 
 def exceeds_patience(losses: Sequence[float], patience: int | None) -> bool:
-    """Whether the last `patience` losses (None: never) are no lower than the lowest before."""
+    """Whether none of the last `patience` losses is lower than the lowest one before them; False
+    for `patience` None, or if there are no more than `patience` losses."""
     if patience is None or not losses:
         return False
     best = min(range(len(losses)), key=lambda n: losses[n])

@@ -47,7 +47,8 @@ def read_rule(text: str) -> Rule:
 def choose(
     attempts: Sequence[TrajectorySummary], rule: Rule
 ) -> tuple[list[TrajectorySummary], dict[str, int]]:
-    """Trajectories that a rule selects (the earlier of equals); counts of the others by reason."""
+    """Return the trajectories that a rule selects (for equal rewards the earlier one), and the
+    number of the others by reason."""
     left_out: Counter[str] = Counter()
     good = []
     for one in attempts:

@@ -39,12 +39,14 @@ class Attempt(NamedTuple):
 
     @property
     def turn_rewards(self) -> list[float]:
-        """Rewards per span; empty if the agent returned no turn rewards."""
+        """Reward of each turn (sampled span), branch after branch; empty if the agent returned
+        none."""
         return [reward for branch in self.branches for reward in branch.rewards]
 
 
 def rows(groups: list[list[Trajectory]], algorithm: Algorithm) -> list[Row]:
-    """Return one row per branch (token sequence) of each trainable trajectory, in order."""
+    """Return one row per branch (token sequence) with sampled tokens of each trajectory that
+    `can_be_trained`, in the order of the groups."""
     return [
         Row(number, trajectory, branch)
         for number, group in enumerate(groups)
@@ -127,7 +129,9 @@ def split_into_batches(
 
 
 def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
-    """Divisor of the summed losses: number of trainable tokens, sequences or trajectories."""
+    """Divisor of the summed losses, by `algorithm.average` (tokens, trajectories, sequences or
+    constant): number of trainable tokens, trajectories or sequences, or of sequences ×
+    max_tokens."""
     algorithm = train.algorithm
     taught = [
         t for group in groups for t in group if can_be_trained(t, algorithm) and t.sampled_tokens

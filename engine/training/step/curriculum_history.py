@@ -24,8 +24,8 @@ class CurriculumHistory:
         self._visits: dict[tuple[int, int], Visit] = {}
 
     def choice(self, step: int) -> Choice:
-        """Return the inputs for choosing the scenarios of a step. Groups after step − 1 − staleness
-        do not count, even if they are stored."""
+        """Return the inputs for choosing the scenarios of a step. Their weights depend on groups up
+        to step − 1 − `train.staleness`; a uniform curriculum has no weights."""
         train = self._run.config.train
         return Choice(self._scenarios, train.seed, step, self._weights(step))
 

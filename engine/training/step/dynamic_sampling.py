@@ -19,10 +19,10 @@ Groups = list[list[Trajectory]]
 async def replace_groups_without_signal(
     run: Run, stage: Stage, choice: Choice, chosen: list[Scenario], groups: Groups, anew: bool
 ) -> Groups:
-    """For each group without signal, roll out a group of another scenario from `choice`, in at most
-    `train.algorithm.refills` rounds. Return `groups` and the new ones, of which the update uses
-    those with signal. `chosen`: scenarios of `groups`. `anew`: the step is sampled for the first
-    time, so that events announce the new groups."""
+    """Return `groups` (of the scenarios `chosen`) and new groups of other scenarios from `choice`,
+    until `train.groups` of them have signal, in at most `train.algorithm.refills` (a setting)
+    rounds. Groups without signal stay in the result; the update skips them. `anew`: the step is
+    sampled for the first time, so each round stores an event."""
     train, step = run.config.train, choice.step
     for _ in range(train.algorithm.refills):
         missing = train.groups - len(groups_with_signal(groups, train.algorithm))

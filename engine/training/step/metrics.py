@@ -57,7 +57,8 @@ def step_metrics(
 
 
 def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]:
-    """Reward metrics of a step's groups; `kind` (of advantage) decides which lack signal."""
+    """Reward metrics of a step's groups, by name. `kind` is the advantage estimator, which decides
+    which groups count as having no signal."""
     everyone = [trajectory for group in groups for trajectory in group]
     scored = [t for t in everyone if t.reward is not None]
     known = [t.reward for t in scored if t.reward is not None]

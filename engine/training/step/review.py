@@ -11,7 +11,9 @@ from engine.training.step.metrics import Clock
 
 
 async def review(run: Run, step: int, clock: Clock) -> None:
-    """Wait for labels if a review is due, until the user continues, a timeout, or a stop."""
+    """Wait for labels if `train.review_every` makes a review due at this step, until the user
+    continues, a stop is requested, or `train.review_timeout_s` has passed; `train.review_then`
+    decides whether the run is paused after this timeout."""
     train = run.config.train
     if not train.review_every or step % train.review_every or step in closed_batches(run):
         return

@@ -35,8 +35,8 @@ class Rollouts:
         await cancel(*self._ahead.values())
 
     async def of(self, step: int, clock: Clock) -> Groups:
-        """Return the complete groups of a step, and start sampling later steps if the settings
-        allow it. `clock` counts the time of sampling."""
+        """Return the groups of a step once they are complete, and start sampling up to
+        `train.staleness` later steps in the background. `clock` counts the time of sampling."""
         task = self._ahead.get(step)
         groups = await (self._roll(step, clock) if task is None else self._wait(step, task, clock))
         self._ahead.pop(step, None)
@@ -71,7 +71,7 @@ class Rollouts:
 
 
 def staleness(step: int, groups: Groups) -> float:
-    """Mean number of updates between the weights at the start of a rollout and those that step
-    `step` trains on it."""
+    """Mean number of updates by which the weights that step `step` updates are newer than those
+    that sampled the rollouts in `groups` (not empty)."""
     ages = [step - 1 - attempt.policy_version for group in groups for attempt in group]
     return sum(ages) / len(ages)

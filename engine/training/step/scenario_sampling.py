@@ -25,8 +25,9 @@ class Choice(NamedTuple):
 
 
 def choose(choice: Choice, count: int) -> list[Scenario]:
-    """Return the `count` scenarios of a step: in shuffled epochs or, with weights, each sampled
-    once, likely ones first, before any is repeated."""
+    """Return the `count` scenarios of a step. Without weights, the steps go through all scenarios
+    in epochs, each shuffled anew. With weights, scenarios are drawn without replacement; if `count`
+    exceeds their number, the drawn order repeats."""
     scenarios, seed, step, weights = choice
     if weights is not None:
         found = weighted_order(scenarios, weights, random.Random(derive(seed, "curriculum", step)))
@@ -42,7 +43,8 @@ def choose(choice: Choice, count: int) -> list[Scenario]:
 
 
 def choose_further(choice: Choice, chosen: Sequence[Scenario], count: int) -> list[Scenario]:
-    """Return `count` more scenarios for a step that has `chosen` ones, the least chosen first."""
+    """Return `count` more scenarios for a step that has the scenarios `chosen`: those that occur
+    least often in `chosen` first, equal ones in random order (with weights: in weighted order)."""
     scenarios, seed, step, weights = choice
     chance = random.Random(derive(seed, "refill", step))
     order = (

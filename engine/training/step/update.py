@@ -22,8 +22,8 @@ from engine.training.step.metrics import Clock
 async def learn(
     run: Run, policy: Policy, groups: list[list[Trajectory]], step: int, clock: Clock
 ) -> dict[str, float]:
-    """Update the policy from all groups with signal and publish it as `step`. Returns metrics;
-    empty if no group has signal."""
+    """Update the policy from all groups with signal, and make the sampler use the new weights as
+    version `step`. Returns metrics; empty, without an update, if no group has signal."""
     train = run.config.train
     if train.algorithm.refills:
         groups = groups_with_signal(groups, train.algorithm)

@@ -18,8 +18,8 @@ def with_state(
 
 
 def with_run(record: SweepRecord, number: int, run: SweepRun) -> SweepRecord:
-    """Replace a run of trial `number` (with the same seed). The runs of a pruned trial that were
-    not started are pruned with it."""
+    """Return the record with the run of trial `number` (from 1) that has the seed of `run` replaced
+    by `run`. If `run` is pruned, runs of the trial that have not started are pruned, too."""
     trial = record.trials[number - 1]
     runs = [run if one.seed == run.seed else one for one in trial.runs]
     if run.state == "pruned":
@@ -32,8 +32,8 @@ def with_run(record: SweepRecord, number: int, run: SweepRun) -> SweepRecord:
 
 
 def resumed(record: SweepRecord, request: ActOnSweep) -> SweepRecord:
-    """The record of a sweep that continues, with new budgets. Failed trials at the end of the list
-    are tried again."""
+    """Return the record of a sweep that a person resumes, with the budgets given in `request`.
+    Failed trials at the end of the list are reset, to be tried again."""
     budgets = {
         name: value
         for name in ("budget_hours", "budget_usd")
@@ -53,8 +53,9 @@ def resumed(record: SweepRecord, request: ActOnSweep) -> SweepRecord:
 
 
 def resumed_by_itself(record: SweepRecord) -> SweepRecord | None:
-    """The record of an interrupted sweep that a new engine resumes; None after
-    `MOST_RESUMPTIONS` without a step in between: its run may be what ends the engines."""
+    """Return the record of an interrupted sweep for an automatic resumption by a new engine; None
+    after `MOST_RESUMPTIONS` in a row without a finished step, because the run itself may have
+    crashed these engines."""
     found = next_run(record.trials)
     place = (found[1].run_id, found[1].step) if found else ("", len(record.trials))
     count = record.resumptions if place == record.resumed_at else 0

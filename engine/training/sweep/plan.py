@@ -76,7 +76,9 @@ def metric_of(config: ProjectConfig) -> SweepMetric:
 
 
 def space_of(config: ProjectConfig, settings: Mapping[str, Any]) -> Space:
-    """Swept settings with numbers of the settings' types: 1 becomes 1.0 for a real number."""
+    """Swept settings by dotted key, each with its values or range as numbers of the setting's type:
+    1 becomes 1.0 for a real number. `settings` are the nested settings that `config` was parsed
+    from. Raises ConfigError for an invalid value."""
     space: Space = {}
     for key, values in config.sweep.parameters.items():
         if isinstance(values, Range):
@@ -111,9 +113,9 @@ def config_of(record: SweepRecord, trial: SweepTrial, run: SweepRun) -> ProjectC
 def trials_of(
     plan: SweepPlan, config: ProjectConfig, settings: Mapping[str, Any]
 ) -> list[SweepTrial]:
-    """Trials that are known before the first result: those listed in the plan, none if each is
-    proposed when it starts. Their settings are `settings`, from which `config` was parsed, with
-    the swept values."""
+    """Return the trials of a sweep that are known at its start: one per entry of `plan.values`;
+    empty if each trial is proposed only when it starts. `settings` are the nested settings that
+    `config` was parsed from."""
     return [
         make_trial(number, values, config, settings) for number, values in enumerate(plan.values, 1)
     ]
@@ -122,7 +124,9 @@ def trials_of(
 def make_trial(
     number: int, values: Values, config: ProjectConfig, settings: Mapping[str, Any]
 ) -> SweepTrial:
-    """New trial with one run per seed."""
+    """Return trial `number` (from 1) with the swept `values`, by dotted key, and one run per seed.
+    `settings` are the nested settings that `config` was parsed from; `values` replace some of
+    them."""
     try:
         steps = checked_config(settings_of(settings, values, None)).train.steps
     except ConfigError:  # said when its first run starts, which then fails

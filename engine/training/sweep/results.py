@@ -23,8 +23,8 @@ def curve_of(
     """Best validation of a run up to each of its validations, the one before training excluded.
 
     `judged`: win rates against the untrained policy as estimated at that validation, from all
-    comparisons so far; otherwise mean rewards. Validations after `steps` do not count, since a
-    person has extended the run."""
+    comparisons so far; otherwise mean rewards. `steps`: planned steps; validations after them, in a
+    run that a person extended, do not count."""
     points: list[SweepPoint] = []
     for event in validations:
         if not 0 < event.step <= steps:
@@ -72,7 +72,8 @@ def student_95(degrees: float) -> float:
 
 
 def updated(trial: SweepTrial, judged: bool) -> SweepTrial:
-    """The trial with state, result and problem derived from its runs."""
+    """The trial with state, result and problem derived from its runs. `judged`: results are win
+    rates, so the interval is cut to 0 to 1."""
     found = [run.result for run in trial.runs if run.result is not None]
     result = combined(found)
     if result and judged:  # a rate
@@ -124,7 +125,8 @@ def value_at(trial: SweepTrial, step: int) -> float | None:
 
 
 def outcome_of(trial: SweepTrial) -> Outcome:
-    """Result of a trial as the search uses it."""
+    """Convert a trial for the search: its values, result and state, which is open unless it is
+    finished or pruned with a result. A pruned one also has its mean result by step."""
     result = trial.result.mean if trial.result else None
     if trial.state == "finished" and result is not None:
         return Outcome(trial.values, "finished", result)

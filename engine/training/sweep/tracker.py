@@ -41,7 +41,8 @@ class RunTracker:
         return self._progress.reason
 
     def read(self) -> SweepRun:
-        """The run as it is stored now. Raises StoreError if the folder cannot be read."""
+        """Return the run as it is stored now; unchanged before it has a database. Raises StoreError
+        if the folder cannot be read."""
         if not (self._folder / DATABASE).exists():
             return self._run
         spec = read_spec(self._folder)

@@ -8,7 +8,7 @@ from engine.training.sweep.search import importance
 
 
 def summary_of(record: SweepRecord, folder: Path) -> SweepSummary:
-    """Row of the sweep in `folder`."""
+    """Summary of a sweep, stored in `folder`, for lists of sweeps."""
     best = best_trial(record.trials)
     return SweepSummary(
         id=record.id,

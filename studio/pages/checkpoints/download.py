@@ -44,7 +44,7 @@ class DownloadQueue(QObject):
             self._tasks.run(job, self.bring([row]), failed=self._failed)
 
     def cancel(self) -> None:
-        """Cancel the download; files received so far are kept."""
+        """Cancel the current and all queued downloads; files received so far are kept."""
         for name in self._jobs:
             self._tasks.cancel(name)
         self._end()
@@ -61,8 +61,9 @@ class DownloadQueue(QObject):
         self.fetched.emit()
 
     async def agree(self, rows: Sequence[Contender], what: str, there: str = "") -> str:
-        """Ask whether to fetch checkpoints for the action `what` or, with a button labelled
-        `there`, do it on the server. Returns `fetch`, `there` or an empty string (cancel)."""
+        """Ask whether to fetch checkpoints that are stored on a server, since the action `what` (a
+        noun) needs their files. `there` labels a further button that runs the action on the server
+        (empty: no such button). Returns `fetch`, `there` or an empty string (cancelled)."""
         host = rows[0].elsewhere
         names = " and ".join(row.words for row in rows)
         size = formatting.size(sum(row.kept.checkpoint.bytes for row in rows if row.kept))

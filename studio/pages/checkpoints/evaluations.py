@@ -38,7 +38,7 @@ class EvaluationController(QObject):
 
     @property
     def active(self) -> RunSummary | None:
-        """Return the newest evaluation while it is active."""
+        """Return the newest evaluation if it is queued or running; otherwise None."""
         newest = self.newest
         return newest if newest is not None and newest.state in ACTIVE_STATES else None
 
@@ -63,8 +63,8 @@ class EvaluationController(QObject):
             self.follow()
 
     def start(self, models: Sequence[str], host: str = "") -> None:
-        """Start an evaluation on the validation scenarios, queued after active runs. `host` names a
-        remote server; empty means this machine."""
+        """Start an evaluation of `models` (names) on the validation scenarios, queued after active
+        runs. `host` names a remote server; empty means this machine."""
         request = StartEvaluation(
             project=self._session.project.path,
             models=list(models),

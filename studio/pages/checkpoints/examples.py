@@ -92,7 +92,9 @@ class ExamplesCard(Card):
 
     @Slot()
     def show_checkpoint(self, step: int | None) -> None:
-        """Load the examples of the checkpoint of a step, unless they are shown already."""
+        """Load example rollouts from the run's first validation and that of the checkpoint of
+        `step`, unless they are shown already. `step` None, or no validation: show a sentence that
+        says so."""
         run = self._session.run
         validated = [one.step for one in run.state.validations]
         at = validation_at(validated, step) if step is not None else None

@@ -113,7 +113,8 @@ class CheckpointModel(RowsModel[Contender]):
         return True
 
     def make_baseline(self, row: int) -> None:
-        """Make a row the reference of the comparison."""
+        """Make a row the reference of the comparison, and select it if it is not; above the limit,
+        the row selected last is deselected."""
         name = self.rows[row].name
         others = [one for one in self._chosen if one != name]
         self._chosen = [name, *others][:MOST_CHOSEN]

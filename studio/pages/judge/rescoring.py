@@ -48,7 +48,8 @@ class TrialCard(Card):
             words.hide()
 
     def show_tried(self, found: Sequence[Tried], left: str, right: str) -> None:
-        """Show re-judged groups, largest rank change first; `left`, `right`: titles of versions."""
+        """Show re-judged groups, largest rank change first; `left`, `right`: titles of the rubric
+        versions before and after."""
         while (item := self._row.takeAt(0)) is not None:
             if (old := item.widget()) is not None:
                 old.deleteLater()
@@ -70,7 +71,8 @@ class TrialCard(Card):
 
 
 def slopes_of(one: Tried, left: str, right: str) -> Slopes:
-    """Chart data of a re-judged group: scores with the versions titled `left` and `right`."""
+    """Chart data of a re-judged group: scores before and after, with rubric versions titled `left`
+    and `right`."""
     names = sorted(one.indexes, key=lambda name: one.indexes[name])
     siblings = tuple(
         Slope(one.indexes[name] + 1, one.before.get(name), one.after.get(name)) for name in names

@@ -99,7 +99,7 @@ class ModelTable(Table):
         self.verticalScrollBar().setValue(scrolled)
 
     def choose(self, name: str) -> None:
-        """Make a model current, by name; the first one if the name is empty."""
+        """Make a model current, by name; the first one if the name is empty or not in the list."""
         names = [row.name for row in self.rows.rows]
         place = names.index(name) if name in names else 0
         if names:

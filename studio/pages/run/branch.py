@@ -1,5 +1,6 @@
 """Branch sheet: start a new run from a checkpoint, with changes or as an exact replay."""
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -138,13 +139,9 @@ class BranchSheet(OrderSheet):
 
 def command_of(request: StartRun) -> str:
     """Return the `atelier` command line that starts the same run."""
-    words = ["atelier train", _quoted(request.project), "--from", request.origin]
+    words = ["atelier train", shlex.quote(request.project), "--from", request.origin]
     words += [f"--set {key}={value:g}" for key, value in request.overrides.items()]
     return " ".join([*words, *(["--replay"] if request.replay else [])])
-
-
-def _quoted(path: str) -> str:
-    return f'"{path}"' if " " in path else path
 
 
 def _choices(kept: Sequence[Checkpoint], state: RunState) -> list[tuple[int, str]]:

@@ -57,8 +57,9 @@ def ways(problem: Problem, state: RunState) -> list[Way]:
 
 
 def onwards(summary: RunSummary, state: RunState, values: dict[str, Any]) -> StartRun:
-    """Build the request of a run that continues a failed one from its last checkpoint with changed
-    settings `values` (key → value); without a checkpoint, of a new run of the project."""
+    """Build the request of a run that continues a failed one from its last checkpoint, with changed
+    settings `values` (key → value). Without a checkpoint, request a new run of the project, whose
+    files must already contain these values."""
     if not state.checkpoints:
         return StartRun(project=summary.project_path, queue=True)
     steps = {"train.steps": state.planned} if state.planned else {}

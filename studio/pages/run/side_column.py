@@ -345,7 +345,8 @@ class SideColumn(QScrollArea):
         self._clock.setInterval(1000)
 
     def follow(self, run: RunModel) -> None:
-        """Follow a run; elapsed times update once a second while the page is visible."""
+        """Connect a run, once: its elapsed times then update every second while `set_ticking` is
+        on."""
         self._clock.timeout.connect(lambda: self._step.show_run(run.state))
 
     def add_card(self, card: QWidget) -> None:

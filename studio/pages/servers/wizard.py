@@ -309,7 +309,8 @@ class LiveStep(QWidget):
         )
 
     def show_view(self, title: str, view: HostView | None, words: str) -> None:
-        """Show the current operation of a server; `words` if it reports no progress."""
+        """Show the current operation of a server below the heading `title`: its progress or, if it
+        reports none (or `view` is None), the text `words`."""
         tick = view.tick if view else None
         self._title.set_words(title)
         self._title.set_tone("text")
@@ -324,7 +325,8 @@ class LiveStep(QWidget):
         self._kept.setVisible(True)
 
     def show_problem(self, words: str, problem: Problem | None) -> None:
-        """Show a failure; the heading `words` counts down to an automatic retry."""
+        """Show a failure below the heading `words`, for example the time until the next attempt;
+        `problem` has message and hint (None: no details)."""
         self._title.set_words(words[:1].upper() + words[1:])
         self._title.set_tone("bad")
         self._title.setWordWrap(True)

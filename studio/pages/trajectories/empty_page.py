@@ -14,8 +14,9 @@ class NoTrajectories(EmptyPage):
         super().__init__("No trajectories yet", "", drawing="rows")
 
     def show_state(self, run: RunModel, groups: GroupListModel, has_source: bool) -> bool:
-        """Show why the list of trajectories is empty, if so. Returns whether it is empty or the
-        page has no source (no run to read from)."""
+        """Show why there is nothing to read: the run is damaged, filters hide everything, or there
+        are no trajectories. `has_source`: a run can be read. Returns whether this page is needed:
+        no group is listed, or there is no such run."""
         nothing = groups.is_loaded and not groups.total
         if run.damaged:
             self.say_damaged()

@@ -32,7 +32,8 @@ class RunLists(QObject):
         return bool(self._run_id)
 
     def forget(self) -> None:
-        """Load the lists anew when a run is followed next."""
+        """Forget which run is shown, so that the next `follow` reloads the lists even for the same
+        run."""
         self._run_id = None
 
     def follow(self, run_id: str) -> bool:
@@ -52,7 +53,8 @@ class RunLists(QObject):
         return True
 
     def set_query(self, query: TrajectoryQuery) -> None:
-        """Filter groups and trajectories; the order of the table stays."""
+        """Filter groups and trajectories by a query; the table of trajectories keeps its own sort
+        order."""
         self.groups.set_query(query)
         order = {"sort": self.rows.query.sort, "descending": self.rows.query.descending}
         self.rows.set_query(query.model_copy(update=order))

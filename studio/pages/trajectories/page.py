@@ -119,8 +119,8 @@ class TrajectoriesPage(Page):
         self._queue.advance()
 
     def set_mode(self, mode: int) -> None:
-        """Switch to a view: an index from `views` (COLUMNS, READER, TABLE …). While grading blind,
-        only COLUMNS is allowed."""
+        """Switch to a view, a constant of `views` (COLUMNS, READER, TABLE …). While grading blind,
+        views other than COLUMNS are ignored."""
         if mode != COLUMNS and self._blind:
             return  # all other views reveal the ranking
         self._view, self._base = mode, ""

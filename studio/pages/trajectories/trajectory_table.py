@@ -54,7 +54,8 @@ class AttemptTable(Table):
         head.customContextMenuRequested.connect(self._open_menu)
 
     def set_columns(self, titles: Sequence[str]) -> None:
-        """Show columns by their titles; none, or only unknown ones: the first choice."""
+        """Show the columns with these titles; the default columns if there are none or all are
+        unknown."""
         self._chosen = tuple(title for title in TITLES if title in titles)
         self._fit()
 

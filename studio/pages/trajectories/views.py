@@ -10,7 +10,8 @@ COLUMNS, READER, TABLE, COMPARE, SCENARIOS = range(5)
 
 
 def muted_in(mode: int) -> set[str]:
-    """Return the ids of shortcuts that a view (`COLUMNS`, `READER`, …) lacks or handles itself."""
+    """Return the ids of shortcuts to disable in a view (`COLUMNS`, `READER`, …), because it lacks
+    the action or handles the key itself."""
     moves = {"view.group_before", "view.group_after"}
     if mode == COLUMNS:
         return {"view.chat"}

@@ -51,8 +51,8 @@ def fit_words(fit: ModelFit) -> tuple[str, str]:
 
 
 def fit_figures(fit: ModelFit) -> list[tuple[str, str]]:
-    """Return the figures behind the verdict as (name, value), the deciding peak with its parts
-    last; empty if there are none."""
+    """Return the memory figures behind the verdict as (name, value): available memory, peaks (the
+    deciding one last), then the parts of the peak. Empty if available memory is unknown."""
     if fit.room_bytes is None:
         return []
     values = [("Available", formatting.size(fit.room_bytes))]

@@ -22,7 +22,7 @@ _CANCEL = Offer("cancel", "Cancel", "x", "Stop, and delete the downloaded part",
 
 
 def is_active(download: ModelDownload) -> bool:
-    """Whether a download proceeds without the person."""
+    """Return whether a download is queued or in progress: it needs no action by the user."""
     return download.state in ACTIVE
 
 
@@ -43,7 +43,7 @@ def download_row(download: ModelDownload) -> Row:
 
 
 def share_of(download: ModelDownload) -> float:
-    """Return the share that has arrived, 0 to 1."""
+    """Return the downloaded share of a model's bytes, 0 to 1."""
     return min(1.0, download.done_bytes / download.total_bytes) if download.total_bytes else 0.0
 
 

@@ -44,7 +44,8 @@ def parameter_words(parameters: int | None) -> str:
 
 
 def fit_chip(facts: ModelFacts | None) -> tuple[str, str] | None:
-    """Return the chip of a model's fit; None if it is not known, or does not matter."""
+    """Return text and tone of the chip that says whether a model fits in memory; None if that is
+    unknown or the model has a problem."""
     return FITS.get(facts.fit.verdict) if facts and not facts.problem else None
 
 

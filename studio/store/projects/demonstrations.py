@@ -61,7 +61,7 @@ def is_empty(demonstrations: Demonstrations) -> bool:
 
 
 def ready_words(demonstrations: Demonstrations) -> str:
-    """Why no run can start; empty if one can."""
+    """Return why no run can start; empty if one can."""
     return (
         f"{demonstrations.problem.message} {demonstrations.problem.hint}".strip()
         if demonstrations.problem

@@ -27,8 +27,8 @@ def folder_name(title: str) -> str:
 
 
 def name_problem(name: str, projects: Sequence[ProjectView]) -> str:
-    """Return why a project cannot have this name; empty if it can, also if an unfinished
-    generated project has it."""
+    """Return why a new project cannot have this folder name; empty if it can. Names of unfinished
+    drafts count as free."""
     if not name:
         return "Enter a name."
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", name):
@@ -92,7 +92,7 @@ def counts_words(scenarios: Sequence[DraftScenario], wanted: int) -> str:
 
 
 def draft_problem(draft: Draft) -> str:
-    """Why the draft cannot become a project; empty if it can."""
+    """Return why the draft cannot become a project; empty if it can."""
     for text, name in ((draft.title, "title"), (draft.system, "system prompt")):
         if not text.strip():
             return f"The {name} is empty."

@@ -44,7 +44,7 @@ class Row:
 
 
 def built_in_row(environments: EnvironmentList) -> Row:
-    """Return the row of the built-in engine."""
+    """Return the Settings row of the built-in engine."""
     current, running = environments.choice.current.built_in, environments.running.built_in
     return Row(
         BUILT_IN,

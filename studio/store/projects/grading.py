@@ -27,10 +27,10 @@ def next_group(
     chance: random.Random,
     queue: Sequence[Place] = (),
 ) -> Place | None:
-    """Select a group (split, step, number) for blind labelling: an unlabelled one, scored ones
-    first; each fourth time one that was labelled once. Groups whose rewards are all equal are left
-    out, since they rank nothing that a person could contradict. The first unlabelled group of
-    `queue`, if any, is preferred to a random one. None if nothing is left."""
+    """Select a group (split, step, number) for blind labelling, None if none is left: the first
+    unlabelled one of `queue`, else a random one with different rewards, else a random unscored one.
+    Each fourth time, or if none of these is left, it is the group labelled longest ago of those
+    with one blind label. `chance` draws the random ones."""
     done = graded(labels)
     looks = [(la.split, la.step, la.group) for la in labels if la.blind and la.holds()]
     once = [place for place in done if looks.count(place) == 1]

@@ -34,7 +34,8 @@ def offered(views: ServerViews) -> list[ToolView]:
 
 
 def not_ready(views: ServerViews) -> str:
-    """Return why scenarios cannot be generated for these tools; empty if they can."""
+    """Return why scenarios cannot be generated from the tools of these servers; empty if they
+    can."""
     if not views.servers:
         return "Add a server, or select an mcp.json."
     for view in views.servers:
@@ -46,7 +47,8 @@ def not_ready(views: ServerViews) -> str:
 
 
 def kept_looks(now: ServerViews, before: ServerViews) -> ServerViews:
-    """Return `now`, with the lists of tools in `before` of servers whose address is unchanged."""
+    """Return `now`, where servers that are not checked yet keep tools and problem from `before` if
+    their entries are the same apart from the selected tools."""
     views = {view.name: view for view in before.servers}
 
     def merged(view: ServerView) -> ServerView:

@@ -1,5 +1,7 @@
 """Open project: its view from the engine, its problems, and the counts of its scenarios."""
 
+import shlex
+
 from engine.protocol.problems import Problem
 from engine.protocol.records.runs import ProjectView, Split, SplitInfo
 
@@ -52,9 +54,7 @@ class ProjectStore:
         return ready and not self.problems and not self.outside
 
     def command(self) -> str:
-        """Shell command that trains the project without the studio."""
+        """Shell command that trains the project without the studio; empty without a project."""
         if self.view is None:
             return ""
-        path = self.view.path
-        quoted = f"'{path}'" if any(letter in path for letter in " '\"$&;") else path
-        return f"atelier train {quoted}"
+        return f"atelier train {shlex.quote(self.view.path)}"

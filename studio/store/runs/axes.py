@@ -6,8 +6,9 @@ AXES = ("step", "time", "tokens")
 
 
 def positions(state: RunState, axis: str) -> dict[int, float]:
-    """Return step → seconds of training, or sampled tokens, at its end; empty for the axis
-    `step`, where a step's position is its number. Pauses and interruptions take no room."""
+    """Return where steps end on an x axis, as step → value: seconds of training for the axis
+    `time`, else sampled tokens. Empty for the axis `step`, where a step's position is its number.
+    Pauses and interruptions take no room."""
     if axis == "step" or not state.steps:
         return {}
     total, found = 0.0, {0: 0.0}

@@ -84,12 +84,13 @@ class Talk:
 
     @property
     def is_unanswered(self) -> bool:
-        """Whether the chats hold a prompt that waits for responses."""
+        """Whether the chats end with a prompt to which no response was requested yet."""
         last = [side.messages[-1]["role"] for side in self.sides if side.messages]
         return bool(last) and not self.asking and "assistant" not in last
 
     def answer(self) -> list[list[dict[str, Any]]]:
-        """Ask for responses to the prompt as it is. Returns the messages to send to each."""
+        """Start the responses to a prompt that is already in the chats, without a new user message.
+        Returns the messages to send to each model."""
         self.group, self.voted, self.asking = None, False, True
         for side in self.sides:
             side.text, side.attempt, side.verdict = "", None, None
@@ -102,7 +103,8 @@ class Talk:
             side.text, side.attempt, side.verdict, side.messages = "", None, None, []
 
     def take(self, update: ArenaTicked) -> None:
-        """Apply an update of the rollouts: streamed text or finished trajectories."""
+        """Apply an update from the engine: streamed text, a finished trajectory, or the stored
+        group, which ends the responses."""
         if update.run_id:
             self.run_id = update.run_id
         if update.kind == "said":
@@ -116,7 +118,7 @@ class Talk:
             self.group, self.asking = update.group, False
 
     def hear(self, verdicts: Sequence[Verdict]) -> None:
-        """Store the newest judge verdict on the last trajectory of each model of the chat."""
+        """Store for each model the newest of `verdicts` on its last trajectory."""
         latest = {verdict.trajectory_id: verdict for verdict in verdicts}
         for side in self.sides:
             side.verdict = latest.get(side.attempt.id) if side.attempt else None

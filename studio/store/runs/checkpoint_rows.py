@@ -11,9 +11,9 @@ WIDTHS = {"float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "q8_0": 34 / 32}
 
 
 def best_of(kept: Sequence[KeptCheckpoint], remote: bool = False) -> int | None:
-    """Return the step with the highest win rate, else the highest validation mean or the lowest
-    held-out loss, the earlier of equals; None without a validation. `remote`: files may be missing
-    on this machine."""
+    """Return the step of the best checkpoint: highest win rate, or if none has one, highest
+    validation mean or lowest held-out loss; the earlier of equals. None without a validation.
+    `remote`: count checkpoints too whose files are not on this machine."""
     usable = [one for one in kept if remote or one.state == "whole"]
     compared = [one for one in usable if one.win_rate is not None]
     tested = [one for one in usable if one.validation is not None or one.loss is not None]
@@ -38,8 +38,8 @@ def metric_at(state: RunState, name: str, step: int) -> float | None:
 
 
 def baseline_of(state: RunState) -> Interval | None:
-    """Return the validation reward before the first step, or the win rate of equal models if a
-    judge compares validations; None if it was not measured."""
+    """Return the validation reward before the first step, or if a judge compares validations, the
+    win rate of equal models (0.5); None if it was not measured."""
     if state.win_rates:
         count = max(rate.count for rate in state.win_rates.values())
         return Interval(mean=EQUAL, low=EQUAL, high=EQUAL, count=count)

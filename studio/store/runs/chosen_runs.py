@@ -23,11 +23,12 @@ class ChosenRuns:
         return len(self._tokens) == MOST_COMPARED
 
     def token(self, run_id: str) -> str | None:
-        """Return the colour of a run; None if it is not chosen."""
+        """Return the colour token of a run chosen for comparison; None if it is not chosen."""
         return self._tokens.get(run_id)
 
     def toggle(self, run_id: str) -> bool:
-        """Choose a run, or no longer. Returns False if there is no room for one more."""
+        """Add a run to those chosen for comparison, or remove it. Returns False if 8 others are
+        chosen."""
         if run_id in self._tokens:
             del self._tokens[run_id]
             return True
@@ -38,7 +39,7 @@ class ChosenRuns:
         return True
 
     def choose(self, run_ids: Iterable[str]) -> None:
-        """Choose these runs and no other; the first ones if they are too many."""
+        """Choose these runs for comparison, and no others; only the first 8 of them."""
         wanted = list(dict.fromkeys(run_ids))[:MOST_COMPARED]
         self._tokens = {one: token for one, token in self._tokens.items() if one in wanted}
         for run_id in wanted:

@@ -10,7 +10,7 @@ RECENT = 8
 
 
 def step_seconds(steps: Sequence[StepRecord]) -> float | None:
-    """Return the median duration of the last steps in seconds; None before the first."""
+    """Return the median duration in seconds of the last 8 steps; None before the first."""
     recent = [record.seconds for record in steps[-RECENT:] if record.seconds > 0]
     return median(recent) if recent else None
 
@@ -22,7 +22,8 @@ def validation_seconds(state: RunState) -> float:
 
 
 def validations_left(state: RunState) -> int:
-    """Return the number of remaining validations: every N steps, and after the last."""
+    """Return the number of remaining validations: every `validate_every` steps, and after the last
+    step. 0 if the run has not validated yet."""
     if state.spec is None or not state.validations:
         return 0
     every = state.spec.config.train.validate_every
@@ -49,7 +50,7 @@ PHASES = ("rolling_out", "training", "publishing")
 
 
 def usual_phases(state: RunState) -> dict[str, float]:
-    """Return the usual duration of each phase in recent steps: phase → seconds."""
+    """Return the median duration of each phase in the last 8 steps: phase → seconds."""
     return {
         phase: median(values)
         for phase in PHASES

@@ -30,8 +30,8 @@ class Example:
 
     @property
     def change(self) -> float | None:
-        """Change of the mean reward, or how far the judge's comparison is from a tie; None if it is
-        unknown."""
+        """Change of the mean reward or, if a judge compares, share of won comparisons minus 0.5;
+        None if unknown."""
         if self.judged:
             return None if self.score is None else self.score - EQUAL
         if self.before is None or self.before.mean is None or self.after.mean is None:
@@ -66,7 +66,8 @@ def examples_of(
 
 def judged_scores(state: RunState, first: int, step: int) -> Mapping[str, float] | None:
     """Return the judge's comparison of the validation of `step` with that of the step `first`:
-    scenario id → share of comparisons that `step` won. None for a run without a judge."""
+    scenario id → share of comparisons that `step` won. Empty if they were not compared; None for a
+    run without a judge."""
     if state.spec is None or not state.spec.config.judge.enabled:
         return None
     found = next((one for one in state.validations if one.step == step), None)

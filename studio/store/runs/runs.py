@@ -31,7 +31,8 @@ class RunStore:
         self.state(summary.id).obey(summary)
 
     def fold(self, run_id: str, events: Iterable[StoredEvent]) -> RunState:
-        """Apply events of one run. Raises SequenceGap if events are missing."""
+        """Apply events of one run, and return its state. Raises SequenceGap if events are
+        missing."""
         return self.state(run_id).fold(events)
 
     def state(self, run_id: str) -> RunState:
@@ -73,7 +74,7 @@ class RunStore:
         return [run for run in self.all() if run.project_path == project_path]
 
     def active(self) -> list[RunSummary]:
-        """Return all runs that have not ended, newest first."""
+        """Return all runs that have a process, newest first; queued ones do not."""
         return [run for run in self.all() if run.state in ACTIVE_STATES]
 
     def active_here(self) -> list[RunSummary]:

@@ -109,8 +109,8 @@ class RunState(RunProgress):
         return next((one.trained_s for one in self.steps if one.step == step), None)
 
     def obey(self, summary: RunSummary) -> None:
-        """Apply the status in the engine's list of runs; only the engine can tell that a killed run
-        has stopped."""
+        """Apply the status from the engine's list of runs, unless a newer event has set it. Only
+        the engine can tell that a killed run has stopped."""
         self.engine_status, self.engine_seq = summary.state, summary.seq
         self._settle()
 
@@ -123,7 +123,8 @@ class RunState(RunProgress):
             self.phase = self.progress = self.review = None
 
     def fold(self, events: Iterable[StoredEvent]) -> "RunState":
-        """Apply events in order. Raises SequenceGap if events are missing."""
+        """Apply events in order, and return this state. Raises SequenceGap if events are
+        missing."""
         for event in events:
             self.apply(event)
         return self

@@ -35,7 +35,7 @@ DAMAGED = StateWords("Damaged", "bad", "octagon-alert")
 
 
 def run_words(run: RunSummary) -> StateWords:
-    """Return the state of a run by its summary, for lists."""
+    """Return text, tone and icon of a run's state by its summary, for lists."""
     if run.state == "damaged":
         return DAMAGED
     if run.kind == "baseline":
@@ -82,7 +82,7 @@ def script_of(run: RunSummary) -> str:
 
 
 def steps_of(done: int, planned: int) -> str:
-    """Describe progress in steps: `3 of 10`, or `3` if the total is unknown."""
+    """Describe progress in steps: `3 of 10`, or `3` if `planned` is 0 (unknown)."""
     return f"{done} of {planned}" if planned else str(done)
 
 
@@ -120,7 +120,8 @@ def _evaluation(run: RunSummary) -> StateWords:
 
 
 def state_words(state: RunState, summary: RunSummary | None) -> StateWords:
-    """Return the state of a run for the header, with its phase. `summary` None: not listed."""
+    """Return text, tone and icon of a run's state for the header, with the phase of the step.
+    `summary` None: the run is not listed."""
     if summary is not None and summary.kind == "evaluation":
         return _evaluation(summary)
     if summary is not None and summary.state == "stopping" and state.step:
@@ -152,7 +153,7 @@ def phase_words(phase: Phase, summary: RunSummary | None) -> str:
 
 
 def empty_words(state: RunState) -> str:
-    """Return the text of an empty chart of a run."""
+    """Return why a chart of a run is empty, or when it gets its first point."""
     if state.steps:
         return "Not measured in this run"
     if state.ended:

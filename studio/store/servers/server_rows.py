@@ -52,7 +52,8 @@ FORGET = Offer("forget", "Remove entry", "x", "Remove from the list; the server 
 
 
 def step_of(view: HostView | None) -> Step:
-    """Return the step of the "add server" wizard that fits a server's state."""
+    """Return the step of the "add server" wizard that fits a server's state (None: not listed
+    yet)."""
     if view is None:
         return "waiting"
     code = view.problem.code if view.problem else ""

@@ -186,7 +186,8 @@ class HostStore:
         return self.found.hosts
 
     def take(self, found: HostList, now: float | None = None) -> None:
-        """Replace the list of servers. `now` is the time in Unix seconds (None: the clock)."""
+        """Replace the list of servers, and record the loss of connections at `now` (Unix seconds;
+        None: the clock)."""
         at = time.time() if now is None else now
         before = {view.spec.name for view in self.hosts if view.state == "connected"}
         for view in found.hosts:

@@ -255,7 +255,7 @@ class ChartCard(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Expanding)
 
     def hide_legend(self) -> None:
-        """Show no legend: one stands elsewhere for several charts."""
+        """Hide the legend, because several charts share one elsewhere."""
         self._has_legend = False
         self._show_legend()
 

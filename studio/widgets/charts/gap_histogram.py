@@ -29,7 +29,8 @@ class GapHistogram(QWidget):
     def set_counts(
         self, edges: Sequence[float], counts: Sequence[int], limit: float | None, words: str = ""
     ) -> None:
-        """Set bins and the value of a limit line (None: no line); `words` is for screen readers."""
+        """Set the bins (`edges`: one more than `counts`) and the value of a limit line (None: no
+        line); `words` is for screen readers."""
         self._edges, self._counts, self._limit = tuple(edges), tuple(counts), limit
         self.setAccessibleName(words)
         self.update()

@@ -79,8 +79,8 @@ class ChartLink(QObject):
         return max(self._ends.values(), default=0.0)
 
     def set_end(self, chart: int, end: float) -> None:
-        """Set where the data of a chart ends (`chart`: a number of its own; nan: no data), so that
-        all charts have the same x range."""
+        """Set where the data of a chart ends (nan: no data), so that all charts have the same x
+        range. `chart` is any number that identifies it."""
         before = self.reach
         if end == end:
             self._ends[chart] = end
@@ -90,7 +90,7 @@ class ChartLink(QObject):
             self.axis_changed.emit()
 
     def forget_ends(self) -> None:
-        """Forget where the data of charts ends that are about to be deleted."""
+        """Forget all ends given to `set_end`, when the charts are about to be deleted."""
         self._ends.clear()
 
     def set_zoom(self, wanted: tuple[float, float] | None) -> None:
@@ -124,8 +124,8 @@ class ChartLink(QObject):
             self.axis_changed.emit()
 
     def take_turn(self) -> bool:
-        """Return whether a chart may redraw in this turn of the event loop: only the first one may,
-        so that no turn takes long."""
+        """Reserve this turn of the event loop for redrawing one chart. Returns False if another
+        chart has reserved it; redraw in a later turn then, so that no turn takes long."""
         if self._turn.isActive():
             return False
         self._turn.start()
@@ -143,8 +143,8 @@ class ChartLink(QObject):
         return np.interp(steps, self._steps, self._places)
 
     def title_of(self, step: int) -> str:
-        """Describe a place on the x axis: a step, or a time or number of tokens if steps have no
-        places of their own."""
+        """Describe a place on the x axis as a step; if the axis has another unit and no positions
+        of steps, `step` is a time or number of tokens."""
         if self._kind == "step" or len(self._steps):
             return f"Step {step}"
         return f"{x_label(step, self._kind)}{' tokens' if self._kind == 'tokens' else ''}"

@@ -76,7 +76,8 @@ class Pane(pg.GraphicsWidget):
         self.refresh()
 
     def set_cached(self, cached: bool) -> None:
-        """Draw the data from a pixmap (`cached`), or as lines, for a drawing."""
+        """Draw the data from a cached pixmap, or directly (False), so that an exported drawing has
+        lines."""
         mode = QGraphicsItem.CacheMode
         self._data.setCacheMode(mode.DeviceCoordinateCache if cached else mode.NoCache)
 

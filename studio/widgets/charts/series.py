@@ -73,8 +73,8 @@ class LineSeries(Series):
         self.on_change()
 
     def smoothed(self, weight: float) -> Array:
-        """Values smoothed with a weight (0 to 0.99); raw ones if the line was created without
-        `ghost`."""
+        """Values smoothed with a weight (0 to 0.99); the raw values for a line created with
+        `ghost=False`."""
         if not self.ghost:
             return self.values
         if self._smoothed is None or self._smoothed[0] != weight:

@@ -62,7 +62,8 @@ def power_ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def x_reach(last: float, planned: float = 0) -> float:
-    """End of the x axis for data up to `last`: rounded up, not beyond the last `planned` step."""
+    """End of the x axis for data up to `last`: rounded up, but not beyond the last planned step
+    (`planned`; 0: unknown)."""
     step = round_step(last / 10)
     reach = math.ceil(last / step + 0.1) * step
     if last <= 9:

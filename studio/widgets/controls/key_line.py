@@ -59,7 +59,7 @@ class KeyLine(QWidget):
         self._place()
 
     def set_offered(self, key_id: str, offered: bool) -> None:
-        """Offer a key, or hide it whatever the room."""
+        """Show a key if there is room for it; with `offered` False, hide it in any case."""
         withheld = self._withheld - {key_id} if offered else self._withheld | {key_id}
         if withheld != self._withheld:
             self._withheld = withheld

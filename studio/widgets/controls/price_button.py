@@ -43,15 +43,16 @@ class PriceButton(QWidget):
         self._show(words, why)
 
     def set_over_budget(self, words: str, price: str, left: str) -> None:
-        """Disable the button and show what is left of the budget: "$0.31, $0.12 left"."""
+        """Disable the button; `left` is a text after it that says what is left of the budget, such
+        as `$0.31, $0.12 left`, with a link to the budget."""
         self._show(words, price, enabled=False)
         self._note.set_words(left)
         self._note.show()
         self._raise.show()
 
     def set_unavailable(self, words: str) -> None:
-        """Disable the button and show no price. Its container stays enabled, since disabling it
-        would keep the button disabled in every later state."""
+        """Disable the inner button and show the label `words` without a price. This widget stays
+        enabled, since disabling it would keep the button disabled in every later state."""
         self._show(words, "", enabled=False)
 
     def set_running(self, words: str, share: float | None) -> None:

@@ -68,7 +68,8 @@ class FormRow(QWidget):
             self.set_note(note, tone)
 
     def answer(self, words: str, link: tuple[str, str] = ("", "")) -> None:
-        """Show why an edit was refused (empty: it was stored); `link`: text and id of a link."""
+        """Show the result of an edit: why it was refused, or nothing if it was stored (`words`
+        empty). `link`: text and id of a link."""
         self.entry.answered(bool(words))
         self.set_problem(words, link)
 

@@ -112,7 +112,7 @@ class NumberField(Field):
         return self._line.text().strip()
 
     def problem(self) -> str:
-        """Error of the text; empty if valid."""
+        """Error of the text, also if there is none; empty for a number within the limits."""
         value = self.value()
         if value is None:
             return "Not a number"

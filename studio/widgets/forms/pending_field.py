@@ -43,14 +43,16 @@ class Entry(QObject):
         return self._touched and self._field.editor.hasFocus()
 
     def show(self, stored: Any) -> None:
-        """Show a stored value if it differs from the last one and nothing is being edited."""
+        """Show a stored value if it differs from the last one, unless an edit is being typed or
+        awaits its result."""
         other, self._renew = self._renew or stored != self._stored, False
         self._stored = stored
         if other and not self.typing and self._sent is UNKNOWN:
             self._draw()
 
     def answered(self, refused: bool) -> None:
-        """Handle the result of the edit sent by `entered`; refused text is kept for correction."""
+        """Record whether the edit sent by `entered` was refused; refused text is kept for
+        correction."""
         self._sent, self.refused, self._renew = UNKNOWN, refused, not refused
 
     def renew(self) -> None:
@@ -64,7 +66,7 @@ class Entry(QObject):
         self._unsent = self._touched = self.refused = False
 
     def finish(self) -> None:
-        """Send the edit now, as at the end of typing."""
+        """Send a pending edit now, as at the end of typing; an invalid one is refused."""
         self._pause.stop()
         if not self._touched:
             return

@@ -45,8 +45,8 @@ class OrderSheet(Sheet):
         self._problem.setVisible(problem is not None)
 
     def turn_to(self, about: object) -> bool:
-        """Set the subject, such as a run; return whether it is new, so that fields are to be
-        filled."""
+        """Set the subject `about` of the sheet, such as a checkpoint. Returns whether it differs
+        from the last one, so that the caller must fill the fields."""
         if about == self._about:
             return False
         self._about = about

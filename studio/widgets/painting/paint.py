@@ -16,7 +16,7 @@ CENTER = Qt.AlignmentFlag.AlignCenter
 
 @contextmanager
 def painting(widget: QWidget) -> Iterator[QPainter]:
-    """Antialiased painter that is always ended."""
+    """Context with an antialiased painter on a widget, which is ended on exit."""
     painter = QPainter(widget)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     try:

@@ -49,7 +49,8 @@ def slot_of(slots: Sequence[Slot], index: int) -> int:
 
 
 def merged_cell(cells: Sequence[StepCell]) -> StepCell:
-    """Merge the cells of several steps into one: mean reward and most important state."""
+    """Merge the cells of several steps into one: the stopped or running one if any, else the mean
+    reward of the completed ones."""
     for state in ("stopped", "running"):
         if any(cell.state == state for cell in cells):
             first = next(cell for cell in cells if cell.state == state)

@@ -104,7 +104,7 @@ class IntervalAxis(QWidget):
         self.update()
 
     def set_zone(self, start: float | None, token: str = "human") -> None:
-        """Shade the axis from `start` to its end in the colour `token` (None: no shading)."""
+        """Shade the axis from `start` (None: no shading) to its end in the colour `token`."""
         self._zone = None if start is None else (start, token)
         self.update()
 

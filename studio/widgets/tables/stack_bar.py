@@ -53,7 +53,7 @@ class StackRow(QWidget):
         self, stretches: Sequence[Stretch], figure: str, tone: str = "text", limit: float = 1.0
     ) -> None:
         """Set the segments from left to right; beyond a total share of 1 they are cut off. `figure`
-        is the text at the end; a `limit` below 1 is marked."""
+        is the text at the end; a `limit` below 1 is marked by a line at this share."""
         self._limit = limit
         self._stretches, self._figure, self._tone = tuple(stretches), figure, tone
         self.setAccessibleName(f"{self._words} {figure}")

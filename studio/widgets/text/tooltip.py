@@ -37,7 +37,7 @@ class Tip(QWidget):
 
     @classmethod
     def of(cls, widget: QWidget) -> "Tip":
-        """Tooltip of a widget's window."""
+        """Return the tooltip widget of the window of `widget`, created on first use."""
         window = widget.window()
         tip = window.findChild(cls, options=Qt.FindChildOption.FindDirectChildrenOnly)
         return tip if tip is not None else cls(window)

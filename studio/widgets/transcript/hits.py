@@ -40,12 +40,13 @@ class HitCursor:
         return self.all[self.place] if self.place >= 0 else None
 
     def find(self, items: Sequence[Item], patterns: Patterns) -> None:
-        """Find the hits anew; none is current."""
+        """Find all matches in the rows anew (`patterns`: kind of text → pattern); none is current
+        afterwards."""
         self.all, self.place = find_hits(items, patterns), -1
 
     def step(self, by: int, row: int) -> Hit | None:
-        """Go to the next hit (`by` -1: the previous one), wrapping around; the first one is at or
-        below `row`. Returns it; None without hits."""
+        """Go to the next match (`by` -1: the previous one), wrapping around; if none is current, to
+        the first at or below `row`. Returns it; None without matches."""
         count = len(self.all)
         if not count:
             return None
@@ -67,7 +68,7 @@ def kind_of(item: Item) -> str:
 
 
 def find_hits(items: Sequence[Item], patterns: Patterns) -> list[Hit]:
-    """Return all hits in the order of reading."""
+    """Return all matches in the rows, in reading order. `patterns`: kind of text → pattern."""
     found = []
     for row, item in enumerate(items):
         pattern = patterns.get(kind_of(item))

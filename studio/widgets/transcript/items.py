@@ -151,7 +151,8 @@ def tint_of(token: Token, tint: str, largest: float) -> str | None:
 
 
 def largest_of(items: Sequence[Item], tint: str) -> float:
-    """Return the largest absolute value of a quantity (`tint`) over all tokens: its full colour."""
+    """Return the largest absolute value of a quantity (`tint`) over all tokens, which has full
+    colour; 1 for a tint without values (mask, none)."""
     field = {"advantage": "advantage", "logprob": "logprob", "entropy": "entropy"}.get(tint)
     if field is None:
         return 1.0

@@ -57,13 +57,13 @@ class Block:
         return -1
 
     def rects_of(self, index: int) -> list[QRectF]:
-        """Rectangles of a token, in the row."""
+        """Rectangles of the token at an index, one per line, in coordinates of the row."""
         start = self.starts[index]
         end = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.layout.text())
         return self.rects_between(start, end)
 
     def rects_between(self, start: int, end: int) -> list[QRectF]:
-        """Rectangles of a range of characters, in the row."""
+        """Rectangles of a range of characters, one per line, in coordinates of the row."""
         result = []
         for number in range(self.layout.lineCount()):
             line = self.layout.lineAt(number)
@@ -101,7 +101,8 @@ class Looks:
 
 
 def chars_at(shown: int, first: int) -> int:
-    """Characters of a long text to lay out for `shown` unfolded lines; `first` if it is folded."""
+    """Return how many characters of a long text to lay out for `shown` unfolded lines; `first` if
+    it is folded (0)."""
     return first if shown <= 0 else CHUNK_CHARS * (1 + shown // MORE_LINES)
 
 
@@ -116,7 +117,8 @@ def estimate(item: Item, width: float) -> float:
 
 
 def lay_out_row(item: Item, looks: Looks, shown_lines: int) -> Row:
-    """Lay out an item; `shown_lines` is the number of lines unfolded of a long text."""
+    """Lay out an item; `shown_lines` is the number of lines unfolded of a long text, `looks` has
+    width and token colours."""
     row = Row(item)
     if isinstance(item, Message):
         _message(row, item, looks, shown_lines)

@@ -35,7 +35,8 @@ class Found(NamedTuple):
 
 
 def find_row(items: Sequence[Item], quote: str) -> Found:
-    """Return the first row that contains a quote; row -1 if there is none."""
+    """Return the first row that contains a quote, and how many lines and characters of it must be
+    laid out to show the quote; row -1 if there is none."""
     pattern = pattern_of(quote)
     if pattern is not None:
         for row, item in enumerate(items):

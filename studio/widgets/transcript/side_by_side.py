@@ -102,7 +102,8 @@ class SideBySide(QAbstractScrollArea):
         self.verticalScrollBar().setValue(0)
 
     def next_difference(self, by: int) -> int:
-        """Scroll to the next (`by` > 0) or previous differing row; return its index or -1."""
+        """Scroll to the next (`by` > 0) or previous differing row, wrapping around; return its
+        index, -1 if no row differs."""
         places = [place for place, row in enumerate(self._rows) if not row.same]
         if not places:
             return -1

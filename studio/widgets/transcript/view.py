@@ -151,8 +151,8 @@ class Transcript(QAbstractScrollArea):
         return len(self._hits.all)
 
     def next_hit(self, by: int = 1) -> None:
-        """Scroll to the next hit (`by` -1: the previous one), wrapping around; the first one is at
-        or below the focused row."""
+        """Scroll to the next match (`by` -1: the previous one), wrapping around; if none is
+        current, to the first at or below the focused row."""
         hit = self._hits.step(by, self._focused)
         if hit is None:
             return

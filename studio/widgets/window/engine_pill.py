@@ -44,7 +44,8 @@ class EnginePill(Pressable, QAbstractButton):
         return QSize(round(paint.text_width(self.text(), "label", 400)) + 34, 24)
 
     def words_in(self, width: float) -> str:
-        """Return the text without the last facts, separated by " · ", that do not fit."""
+        """Return the text shortened to `width` pixels by leaving out the last of its facts, which
+        are separated by " · "."""
         facts = self.text().split(SEPARATOR)
         while len(facts) > 1 and paint.text_width(SEPARATOR.join(facts), "label", 400) > width:
             facts.pop()

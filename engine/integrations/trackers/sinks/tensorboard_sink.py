@@ -53,7 +53,8 @@ class Sink:
 
 
 def held(folder: Path) -> set[tuple[str, int, float]]:
-    """(tag, step, time) of all values in the event files; a step may be validated twice."""
+    """(tag, step, Unix time) of all values in the event files of `folder`, so that none is sent
+    twice. The time distinguishes two validations of one step."""
     files = sorted(folder.glob("events.out.tfevents.*"))
     return {
         (value.tag, event.step, event.wall_time)

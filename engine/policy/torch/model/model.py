@@ -178,8 +178,8 @@ class LoraModel:
 
     @torch.inference_mode()
     def publish_gap(self) -> float:
-        """Mean |Δ log-prob| of fixed tokens between the forward passes of trainer and sampler,
-        which extends a cache. 0 without prefix sharing, where both compute whole rows."""
+        """Mean |Δ log-prob| of fixed tokens between the trainer's forward pass and that of the
+        sampler, which uses a KV cache. 0 without prefix sharing, where both compute whole rows."""
         if not self.shares_prefixes:
             return 0.0
         generator = torch.Generator().manual_seed(0)

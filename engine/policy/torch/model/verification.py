@@ -44,9 +44,9 @@ class Computed(Protocol):
 
 @torch.inference_mode()
 def verify_forward(model: Computed, max_context: int) -> None:
-    """Compare the trainer's forward pass with the model's own on fixed tokens. Raises ModelError if
-    the states before the head or the log-probs differ by more than the precision explains, or if
-    the model cannot be computed at all."""
+    """Compare the trainer's forward pass with the model's own on fixed tokens. `max_context` is the
+    run's context length. Raises ModelError if the states before the head or the log-probs differ by
+    more than the precision explains, or if the model cannot be computed at all."""
     tokens_S = probe_tokens(model.trained, max_context)
     try:
         plain_SH, plain_SV = plain_forward(model.trained, tokens_S.to(model.device))

@@ -84,7 +84,8 @@ class Bundles:
 
     @contextmanager
     def used(self) -> Iterator[None]:
-        """Compute layers with the same input as one product during the block, without gradients."""
+        """Fuse layers that have the same input into one matrix product during the block. Gradients
+        are not supported in it."""
         for bundle in self._bundles:
             bundle.on = True
         try:

@@ -49,16 +49,17 @@ class KeyValueCache:
             slot.tokens = []
 
     def expect(self, rooms: Sequence[int]) -> None:
-        """Allocate memory for sequences that are about to be acquired, given the length to which
-        each may grow."""
+        """Allocate memory for sequences that are about to be acquired. `rooms` is the number of
+        tokens to which each may grow; sequences beyond the cache's budget get no memory."""
         room = max(rooms, default=0)
         affordable = max(1, self._budget_tokens // _rounded(max(room, self._room, 1)))
         self._expected = min(len(rooms), self._most_slots, affordable)
         self._make_room(room)
 
     def acquire(self, tokens: Sequence[int], room: int) -> tuple[Slot, int] | None:
-        """Slot for a sequence that may grow to `room` tokens, and its number of cached tokens. None
-        if all slots are busy. At least the last token is left to be computed."""
+        """Reserve a slot for the sequence `tokens`, which may grow to `room` tokens; returns the
+        slot and the number of leading tokens whose keys are cached (always fewer than all). None if
+        all slots are busy."""
         tokens = list(tokens)
         idle = [slot for slot in self._slots if not slot.busy]
         own = max((s for s in idle if s.tokens and _extends(tokens, s)), key=_length, default=None)
@@ -169,7 +170,8 @@ class ExtensionPlan:
 
     @property
     def padded_keys(self) -> int:
-        """Number of keys per layer that rows with one new token attend to, masked ones too."""
+        """Number of keys per layer that all rows with one new token attend to together, including
+        padding that the mask hides."""
         return (self._window_slots if self._dense else self._count) * self._longest
 
     def attend(

@@ -96,7 +96,8 @@ class Sampler:
 
     @torch.inference_mode()
     def step(self) -> None:
-        """Sample one more token for every running row, and the first for rows that join."""
+        """Start waiting requests if there is room, then sample and deliver one token for every
+        running request. Requests that reach a stop token or their token limit end."""
         start_s = time.perf_counter()
         self._admit()
         rows, logits_BV, plan = self._forward()
@@ -171,8 +172,8 @@ def _worth_waiting(prompt: list[int], other: Row) -> bool:
 
 
 def draw(logits_BV: Tensor, rows: list[Row]) -> list[SampledToken]:
-    """Sample one token per row from its logits, by inverse transform of one uniform number from the
-    row's random stream."""
+    """Sample one token per row from its logits with the row's temperature (0: the most likely
+    token), top-p and random generator; returns them in row order."""
     temperatures = [row.request.temperature for row in rows]
     scale_B1 = torch.tensor([[t or 1.0] for t in temperatures], device=logits_BV.device)
     logprobs_BV = torch.log_softmax(logits_BV.float() / scale_B1, -1)

@@ -37,11 +37,11 @@ class Pairs(NamedTuple):
         return Pairs(*(column_P[chosen_P] for column_P in self))
 
     def gaps(self, utility_N: Tensor) -> Tensor:
-        """Differences [P] of utility in each pair, better minus worse."""
+        """Utility of the better row minus that of the worse one, for each pair [P]."""
         return utility_N[self.better_P] - utility_N[self.worse_P]
 
     def loss(self, utility_N: Tensor) -> Tensor:
-        """Negative log-likelihood of all pairs in nats, summed."""
+        """Negative log-likelihood of all pairs in nats, weighted by `weight_P` and summed."""
         return (self.weight_P * softplus(-self.gaps(utility_N))).sum()
 
 

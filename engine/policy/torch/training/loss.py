@@ -38,10 +38,9 @@ class Tokens(NamedTuple):
 
 
 def policy_gradient(tokens: Tokens, algorithm: Algorithm) -> Tensor:
-    """Policy-gradient losses [M], not averaged. Relative to the trainer before the batch, the ratio
-    measures this batch's updates (1 in the first one, with its gradient), and `correction` weighs
-    the difference to the sampler. Relative to the sampler, the ratio includes both, and there is no
-    correction."""
+    """Policy-gradient losses [M], not averaged; tokens with a log-prob that is not finite get 0.
+    With `ratio_to` "trainer" the ratio is to the trainer before the batch's first update, and
+    `correction` weighs its difference to the sampler; with "sampler" the ratio includes both."""
     new_M = tokens.logprobs_M.detach()
     old_M = new_M if tokens.old_logprobs_M is None else tokens.old_logprobs_M
     known_M = (new_M - tokens.sampler_logprobs_M).isfinite() & (new_M - old_M).isfinite()
@@ -88,7 +87,8 @@ def correction(gap_M: Tensor, sequences_M: Tensor, kind: Correction) -> Tensor:
 
 
 def sequence_mean(values_M: Tensor, sequences_M: Tensor) -> Tensor:
-    """For each token, the mean of its sequence [M], whose index is in `sequences_M`."""
+    """Mean of the values of its sequence for each token [M]; `sequences_M` has the sequence index
+    of each token."""
     counts = torch.bincount(sequences_M)
     sums = torch.zeros(len(counts), dtype=values_M.dtype, device=values_M.device)
     return (sums.index_add(0, sequences_M, values_M) / counts)[sequences_M]
@@ -125,8 +125,9 @@ def value_metrics(values_M: Tensor, returns_M: Tensor) -> dict[str, float]:
 
 
 def ratio_metrics(tokens: Tokens, algorithm: Algorithm) -> dict[str, float]:
-    """Importance-ratio metrics of the trainer against the sampler over all trained tokens; clip
-    fractions refer to the clipped ratio."""
+    """Compute importance-ratio metrics of the trainer against the sampler over all trained tokens
+    with finite log-probs. Clip fractions use the ratio to the trainer before the batch, if known.
+    Without such tokens only `masked` is returned."""
     gap_M = tokens.logprobs_M - tokens.sampler_logprobs_M
     finite_M = gap_M.isfinite()
     gap_M, sequences_M = gap_M[finite_M], tokens.sequences_M[finite_M]

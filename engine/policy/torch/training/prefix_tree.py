@@ -61,7 +61,8 @@ class Forest:
 
 
 def grow(sequences: Sequence[list[int]]) -> Forest:
-    """Merge common prefixes of token sequences to trees; `ends` and `places` keep their order."""
+    """Build trees that store common prefixes of the token sequences once. `ends` and `places` of
+    the result have one entry per sequence, in the given order."""
     order = sorted(range(len(sequences)), key=sequences.__getitem__)
     ends: list[Segment | None] = [None] * len(sequences)
     segments: list[Segment] = []
@@ -233,9 +234,9 @@ def _stack(pieces: list[Tensor], longest: int) -> Tensor:
 def shares_prefixes(
     hidden: Callable[[TreePlan], Tensor], layers: int, device: torch.device
 ) -> bool:
-    """Whether a tree of two branches has the hidden states of the two separate sequences, by a
-    trial run of the function `hidden`. Each of the `layers` must use the plan: layers with a state
-    (linear attention, state spaces) cannot branch, and attention in a model's own code ignores
+    """Whether `hidden`, on trial, gives a tree of two branches the hidden states of the two
+    separate sequences, and each of the model's `layers` (their number) uses the plan. Layers with a
+    state (linear attention, state spaces) cannot branch; attention in a model's own code ignores
     plans."""
     sequences = [STEM + branch for branch in BRANCHES]
     forest = grow(sequences)

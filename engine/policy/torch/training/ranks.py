@@ -28,7 +28,8 @@ class Ranks:
 
     @classmethod
     def join(cls) -> "Ranks":
-        """Join the group of ranks that the environment describes; waits for the others."""
+        """Join the process group that the environment variables WORLD_SIZE and RANK describe,
+        waiting until all ranks have joined; a single rank without them."""
         count = int(os.environ.get("WORLD_SIZE", "1"))
         rank = int(os.environ.get("RANK", "0"))
         if count > 1:

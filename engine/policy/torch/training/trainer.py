@@ -68,10 +68,10 @@ def forward_backward(
     progress: Progress,
     ranks: Ranks | None = None,
 ) -> dict[str, float]:
-    """Accumulate gradients of adapter and value head, with loss = Σ weighted token losses /
-    `normaliser`. `batch_tokens` is the size of micro-batches. The split into micro-batches changes
-    memory and nothing else. Returns metrics over the batch; with other ranks, rank 0 returns those
-    over all their shares, the others only their own utilization."""
+    """Add the gradients of adapter and value head, with loss = Σ weighted token losses /
+    `normaliser`. `batch_tokens`: most tokens per micro-batch, which changes memory only. Returns
+    metrics over the batch; with several ranks, rank 0 returns those over all shares, the others
+    only their utilization."""
     start_s, done = time.perf_counter(), 0
     effort = TrainEffort(model.shape, [visible_tokens(item) for item in batch.items])
     parts: list[Terms] = []
@@ -167,9 +167,9 @@ def _metrics(batch: TrainBatch, parts: list[Terms]) -> dict[str, float]:
 def score(
     model: LoraModel, batch: ScoreBatch, batch_tokens: int, progress: Progress
 ) -> list[Scores]:
-    """Score the items as `forward_backward` computes them, without gradients: log-probs and, if the
-    batch asks for them, those of the base model and values. `batch_tokens` is the size of
-    micro-batches."""
+    """Score each item without gradients, as `forward_backward` computes it: log-probs and, if the
+    batch asks for them, log-probs of the base model and values. `batch_tokens`: most tokens per
+    micro-batch. Results are in the order of the items."""
     found: dict[int, Scores] = {}
     for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
         forest = grow([visible_tokens(item) for item in items])
@@ -214,8 +214,9 @@ def micro_batches(
     batch_tokens: int,
     visible_tokens: Callable[[TrainItem], list[int]] = visible_tokens,
 ) -> Iterator[list[TrainItem]]:
-    """Yield the items, ordered by common prefix, in micro-batches of at most `batch_tokens`
-    distinct tokens (or one item). `visible_tokens` returns the tokens of an item that count."""
+    """Yield the items, ordered by common prefix, in micro-batches of at most `batch_tokens` tokens;
+    shared prefixes count once, and a larger item forms its own micro-batch. `visible_tokens`
+    returns the tokens of an item that count."""
     chosen: list[TrainItem] = []
     total = 0
     for item in sorted(items, key=lambda item: item.tokens):

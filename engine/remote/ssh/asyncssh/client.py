@@ -83,7 +83,8 @@ class Client(asyncssh.SSHClient):
     async def kbdint_challenge_received(
         self, name: str, instructions: str, lang: str, prompts: Sequence[tuple[str, bool]]
     ) -> list[str]:
-        """Answer a keyboard-interactive challenge; one without prompts only displays text."""
+        """Return the person's answers to a keyboard-interactive challenge, one per prompt; a
+        challenge without prompts only displays text."""
         self._rounds += bool(prompts)
         texts = [text for text in (name, instructions) if text.strip()]
         return [

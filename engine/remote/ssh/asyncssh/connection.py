@@ -129,8 +129,8 @@ class Hop:
         )
 
     def leads_nowhere(self, error: asyncssh.ChannelOpenError, onward: Settings) -> Exception:
-        """Convert the error of this jump host, which cannot or may not connect to the next server
-        (`onward`)."""
+        """Convert `error`, which this jump host reported because it cannot or may not connect to
+        the next server `onward`, into a readable one."""
         place = replace(self.place, goal=self.place.goal or onward.server)
         if error.code == asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED:
             return problems.jump_forbids(place, onward.server)

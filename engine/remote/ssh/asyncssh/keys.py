@@ -72,7 +72,9 @@ class FilePair(asyncssh.SSHKeyPair):
         self._unlock = unlock
 
     async def sign_async(self, data: bytes) -> bytes:
-        """Sign data. A ValueError makes AsyncSSH continue with the next key."""
+        """Sign data with the private key, asking for its passphrase if necessary. Raises ValueError
+        if the key is to be skipped, so that AsyncSSH tries the next one, and LaunchError if the
+        person cancels."""
         key = await self._unlock()
         return await asyncio.to_thread(key.sign, data, self.sig_algorithm)
 
@@ -106,7 +108,7 @@ class Keys:
             yield self._from_file(one, public, None)
 
     async def close(self) -> None:
-        """Drop unlocked keys and close the agent."""
+        """Drop unlocked keys and close the connection to the SSH agent."""
         self._unlocked.clear()
         if self._agent:
             self._agent.close()

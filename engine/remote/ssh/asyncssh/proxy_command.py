@@ -19,7 +19,7 @@ class Proxy:
         self._listening: asyncio.Task[None] | None = None
 
     async def start(self) -> socket.socket:
-        """Start the proxy command and return the local end of its socket."""
+        """Start the proxy command; returns a socket that is connected to its stdin and stdout."""
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         try:
@@ -47,7 +47,8 @@ class Proxy:
             del self._stderr[:-8192]
 
     async def failed(self) -> str | None:
-        """Last stderr of the command (or exit code) if it ended by itself; None while it runs."""
+        """Last stderr of the command (or its exit code) if it has ended or ends within 0.5 s; None
+        while it runs or before `start`."""
         if self._process is None or self._listening is None:
             return None
         with contextlib.suppress(TimeoutError):

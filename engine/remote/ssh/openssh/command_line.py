@@ -90,8 +90,9 @@ class OpenSSH:
         return self.folder / "config"
 
     def write_config(self, ask: bool) -> None:
-        """Write the private configuration file for `ssh`. With `ask`, unknown host keys are
-        questions; without it, the person's StrictHostKeyChecking `yes` refuses them."""
+        """Write the private configuration file for `ssh`. With `ask`, the person is asked about
+        unknown host keys even if their own configuration (StrictHostKeyChecking) would refuse
+        them."""
         given = [self._config] if self._config else [_own("config"), Path("/etc/ssh/ssh_config")]
         lines = [f"Include {_quoted(one)}\n" for one in given if one and one.exists()]
         if self._known_hosts:

@@ -118,8 +118,8 @@ class SshRoute:
             self.places[name] = place
 
     async def place_of(self, process: int, master: int) -> Place:
-        """Server that the `ssh` process with PID `process` talks to: the target if it is `master`,
-        else a jump host."""
+        """Server that the `ssh` process with PID `process` talks to: a jump host, or the target if
+        `master` is the same PID or the process is unknown."""
         if process == master:
             return self.goal
         try:

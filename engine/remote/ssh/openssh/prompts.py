@@ -56,7 +56,8 @@ class Prompts:
         """Number of confirmed host keys."""
 
     async def start(self) -> dict[str, str]:
-        """Listen, and return the environment variables that send prompts of `ssh` here."""
+        """Begin to listen for prompts of `ssh`, and return the environment variables that make an
+        `ssh` process send its prompts to this object."""
         socket, script = self._folder / "ask", self._folder / "askpass"
         self._server = await asyncio.start_unix_server(self._talk, socket)
         command = shlex.join([sys.executable, "-I", "-S", askpass.__file__])
@@ -138,5 +139,6 @@ class Prompts:
         return typed
 
     def passphrase_failed(self) -> str:
-        """File of a key whose passphrase was requested `TRIES` times; empty if there is none."""
+        """File of the first key whose passphrase was requested `TRIES` times without success; empty
+        if there is none."""
         return next((key for key, times in self._passphrases.items() if times >= TRIES), "")

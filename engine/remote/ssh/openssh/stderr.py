@@ -41,9 +41,9 @@ def config_problem(stderr: str) -> LaunchError:
 def explain(
     stderr: str, places: Mapping[str, Place], goal: Place, keys: Sequence[str], typed: bool
 ) -> LaunchError:
-    """Error that `ssh` reports on stderr. `places` maps every name that `ssh` may use to a server
-    of the route, and `goal` is the target. `keys` are the offered keys. `typed`: whether a person
-    typed a password or code."""
+    """Convert what `ssh` printed on stderr into an error. `places` maps every name that `ssh` may
+    use to a server of the route, `goal` is the target, `keys` are the offered keys, and `typed`
+    tells whether a person typed a password or code."""
 
     def place(*names: str) -> Place:
         return next((places[name] for name in names if name in places), goal)

@@ -26,8 +26,8 @@ MOST_SCENARIOS = 5000
 
 
 def compare_runs(folders: Sequence[Path], request: CompareRuns) -> RunComparison:
-    """Compare the runs in `folders` with the first of them. Raises Refused if a run is named twice,
-    StoreError if one is damaged."""
+    """Compare the runs in `folders` with the first one, each at the validation that `request.at`
+    selects. Raises Refused if a run is named twice, StoreError if one is damaged."""
     if len(set(folders)) < len(folders):
         raise Refused.of("runs.twice", "The same run was given twice.", "Choose different runs.")
     specs = [read_spec(folder) for folder in folders]

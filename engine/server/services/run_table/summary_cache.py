@@ -43,7 +43,9 @@ class SummaryCache:
             self._db.close()
 
     def get(self, folder: Path, stamp: Stamp) -> RunSummary | None:
-        """Return the summary that this build of the engine stored for the unchanged folder."""
+        """Return the stored summary of a run folder; None if there is none, if it was stored for
+        another `stamp` (times of changes of the folder's files), or by another build of the
+        engine."""
         sql = "SELECT body FROM summaries WHERE folder = ? AND stamp = ? AND build = ?"
         with self._one_at_a_time:
             row = self._db.execute(sql, (os.fsencode(folder), repr(stamp), self._build)).fetchone()
@@ -54,14 +56,16 @@ class SummaryCache:
         return None
 
     def put(self, folder: Path, stamp: Stamp, summary: RunSummary) -> None:
-        """Store the summary of a folder, replacing an earlier one; on a full disk, nothing."""
+        """Store the summary of a run folder whose files have the times of change `stamp`, replacing
+        an earlier one. Disk errors are ignored."""
         values = (os.fsencode(folder), repr(stamp), self._build, summary.model_dump_json())
         with self._one_at_a_time, contextlib.suppress(apsw.FullError, apsw.IOError, apsw.BusyError):
             self._db.execute("REPLACE INTO summaries VALUES(?, ?, ?, ?)", values)
 
 
 def open_cache(folder: Path) -> SummaryCache | None:
-    """Open the cache in `folder`; None, with the reason on stderr, where nothing can be written."""
+    """Open or create the cache of run summaries in `folder`; None if nothing can be written there,
+    with the reason printed on stderr."""
     try:
         return SummaryCache(folder)
     except (OSError, apsw.Error) as error:

@@ -67,14 +67,16 @@ class RunTable:
         await cancel(*self._reading.values())
 
     async def page(self, query: RunQuery, project: Path) -> RunPage:
-        """Return one page of the runs of the project in folder `project`."""
+        """Return one page of the project's runs. If reading them all takes long, it has only the
+        recent ones and is marked as partial."""
         runs, partial = await self._runs(project)
         page = await asyncio.to_thread(page_of, runs, query, self._text_of)
         thinned = [_thin(run) for run in page.items]
         return page.model_copy(update={"items": thinned, "partial": partial})
 
     def changed(self, run_id: str) -> None:
-        """Update the listed summary of a run at once, because its notes have changed."""
+        """Refresh the listed summary of a run, whose notes have changed; no effect if its project
+        is not listed."""
         folder = self._library.find(run_id)
         listing = self._listings.get(folder.parents[1])
         if listing is None:
@@ -84,12 +86,13 @@ class RunTable:
             listing.runs = [now if run.id == run_id else run for run in listing.runs]
 
     def removed(self, run_id: str, project: Path) -> None:
-        """Leave out a run of the project in folder `project` at once: it was deleted."""
+        """Remove a deleted run of the project in folder `project` from the list."""
         if listing := self._listings.get(project):
             listing.runs = [run for run in listing.runs if run.id != run_id]
 
     def reread(self, project: Path) -> None:
-        """Begin to read a known list again: a run was added."""
+        """Begin to read the list of a project again, because a run was added; no effect if it was
+        never read."""
         if project in self._listings:
             self._read(project)
 
@@ -132,14 +135,16 @@ class RunTable:
 
 
 def searched_text(run: RunSummary) -> str:
-    """Return the text of a run in which a search looks, case-folded."""
+    """Return the text that a search in the table of runs examines (name, id, settings, notes …),
+    case-folded."""
     return "\n".join(_searched(run)).casefold()
 
 
 def page_of(
     runs: list[RunSummary], query: RunQuery, text_of: Callable[[RunSummary], str] = searched_text
 ) -> RunPage:
-    """Return the page of `runs` (newest first) that matches a query. Pure."""
+    """Return the page of `runs` (newest first) that a query selects, with counts and tags of the
+    whole list. `text_of` returns the text that a search examines."""
     listed = [run for run in runs if not run.notes.archived]
     candidates = [run for run in runs if run.notes.archived] if query.archived else listed
     words = query.search.casefold().split()

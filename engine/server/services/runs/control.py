@@ -36,7 +36,9 @@ class RunControl:
         self._run_by_key: dict[str, str] = {}
 
     async def start(self, request: StartRun) -> RunSummary:
-        """Start a run, or queue it if requested. Raises ConfigError, ModelError, Refused."""
+        """Start a run, or queue it if requested; a repeated `request.key` returns the run that it
+        started. Raises ConfigError, ModelError, and Refused if another run is active and the
+        request does not ask for the queue."""
         async with self._lifecycle.starting:
             if known := await self._admit(request.key, request.queue):
                 return known
@@ -48,7 +50,9 @@ class RunControl:
             return await self._launch(folder, spec, request.key)
 
     async def start_evaluation(self, request: StartEvaluation) -> RunSummary:
-        """Start an evaluation, or queue it. Raises ConfigError, ModelError, Refused."""
+        """Start an evaluation, or queue it if requested. An interrupted equal evaluation is resumed
+        instead, and a finished one for demonstrations is returned. Raises ConfigError, ModelError,
+        Refused."""
         async with self._lifecycle.starting:
             if known := await self._admit(request.key, request.queue):
                 return known
@@ -180,7 +184,7 @@ WEIGHTLESS = ("imported", "arena", "writing")
 
 
 def refuse_extension(run: RunSummary) -> None:
-    """Raises Refused if no steps can be added to a run of this kind."""
+    """Raise Refused if no steps can be added to a run of this kind."""
     match run.kind:
         case "evaluation":
             raise Refused.of("run.no_steps", "Steps cannot be added to an evaluation.")
@@ -199,7 +203,7 @@ def refuse_extension(run: RunSummary) -> None:
 
 
 def refuse_resumption(run: RunSummary, steps: int | None) -> None:
-    """Raises Refused if a run cannot resume to `steps` in total (None: as many as planned),
+    """Raise Refused if a run cannot resume up to `steps` steps in total (None: as many as planned),
     StoreError if it is damaged."""
     if run.state == "damaged" and run.problem:
         raise StoreError(run.problem)

@@ -16,7 +16,8 @@ STEP = 0
 
 
 def earlier_runs(project: Path, plan: EvaluationPlan) -> list[Path]:
-    """Run folders in which the same teacher was evaluated with the same settings, newest first."""
+    """Folders of evaluations that collected demonstrations with the same teacher, attempts and seed
+    as `plan`, newest first."""
     found = []
     for folder, spec in specs_of(project):
         other = spec.evaluation
@@ -31,8 +32,9 @@ def _alike(one: EvaluationPlan, other: EvaluationPlan) -> bool:
 
 
 def same_as(spec: RunSpec, scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Path]:
-    """Runs among `folders` with the settings, rubric and remaining scenarios of the new run `spec`;
-    one that did not finish can be resumed instead of it."""
+    """Folders in `folders` whose run is equal to the new run `spec`: same settings and rubric, and
+    the scenarios that would remain of `scenarios` without that run. An unfinished one can be
+    resumed in place of the new run."""
     return [
         one
         for one in folders
@@ -55,7 +57,7 @@ def _kept(folder: Path) -> list[Scenario] | None:
 
 
 def missing(scenarios: Sequence[Scenario], folders: Sequence[Path]) -> list[Scenario]:
-    """Scenarios without a trajectory with a reward in any of these run folders."""
+    """Scenarios for which none of these run folders has a trajectory with a reward."""
     known = {one.model_dump_json() for folder in folders for one in _scored(folder)}
     return [one for one in scenarios if one.model_dump_json() not in known]
 
@@ -68,7 +70,8 @@ def _scored(folder: Path) -> list[Scenario]:
 
 
 def check(plan: EvaluationPlan) -> None:
-    """Raises ConfigError if a plan has more than one model or system prompt."""
+    """Raise ConfigError if a plan for collecting demonstrations has several models or any system
+    prompt."""
     if len(plan.contestants) != 1 or plan.variants:
         raise ConfigError.of(
             "demonstrations.one_teacher",
@@ -78,7 +81,8 @@ def check(plan: EvaluationPlan) -> None:
 
 
 def store_earlier_demonstrations(folders: Sequence[Path], selection: SelectDemonstrations) -> None:
-    """Write demonstrations from these runs, the last folder first, as `selection` says."""
+    """Write demonstrations from the runs in `folders`, from last to first. `selection` says which
+    trajectories to use and where to write."""
     for folder in reversed(folders):
         demonstrate(folder, selection)
 

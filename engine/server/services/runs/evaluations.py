@@ -40,8 +40,9 @@ class PlannedEvaluation(NamedTuple):
 
 
 def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
-    """Plan an evaluation. The plan has no scenarios if earlier runs have a teacher's trajectories
-    for all of them. Raises ConfigError, ModelError."""
+    """Plan an evaluation. With `request.demonstrate`, demonstrations of earlier runs are written
+    and only scenarios that those lack are planned (none if all are done; all with `request.again`).
+    Raises ConfigError, ModelError."""
     overrides = dict(request.overrides)
     if request.judge is not None:
         overrides["judge.enabled"] = request.judge
@@ -81,8 +82,8 @@ def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
 
 
 async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> None:
-    """Execute an evaluation. Its agents send model calls to `gateway` at `base_url`; their
-    processes end with it."""
+    """Execute the evaluation `run` to its end. Its agents send model calls to `gateway` at
+    `base_url`; the agent processes end with it. `access` supplies API keys."""
     async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
         await pool.start()
         resources = EvaluationResources(

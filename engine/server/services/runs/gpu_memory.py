@@ -19,7 +19,8 @@ LOOKS, PAUSE_S = 3, 1.0
 
 
 async def require_gpu_memory(config: ProjectConfig, model: Path, cards: Sequence[Card]) -> None:
-    """Raises Refused if the run would fit only without the memory that other programs use."""
+    """Raise Refused if a run of the model in folder `model` would fit on `cards` only without the
+    memory that other programs use. Looks several times, since memory may be freed."""
     if config.backend.share_card or not cards:
         return
     for _ in range(LOOKS - 1):

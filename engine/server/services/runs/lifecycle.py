@@ -61,9 +61,9 @@ class RunLifecycle:
     async def begin(
         self, folder: Path, steps: int | None = None, holds: Iterable[int] = ()
     ) -> RunSummary:
-        """Begin or resume the run in `folder`, up to `steps` in total (None: as planned). It waits
-        after the validations of the steps `holds` until it is released. Raises Refused if it is not
-        trusted, which may be the case for a run that an earlier engine queued."""
+        """Begin or resume the run in `folder`, up to `steps` in total (None: as planned). The run
+        waits after the validation of each step in `holds` until it is released. Raises Refused if
+        the run is not trusted, which is possible for one that an earlier engine queued."""
         spec = read_spec(folder)
         await asyncio.to_thread(require_run_trust, folder)
         await self._arena.unload_idle()
@@ -110,7 +110,8 @@ class RunLifecycle:
             await asyncio.wait([active.task])
 
     async def require_free(self) -> None:
-        """Wait for runs that are closing. Raises Refused if a run is active or the engine exits."""
+        """Wait until ended runs have closed. Raises Refused if another run is active or the engine
+        exits."""
         await self.settle()
         if self._closed:
             raise Refused.of(
@@ -139,7 +140,8 @@ class RunLifecycle:
 
     @contextlib.asynccontextmanager
     async def opened(self, run_id: str) -> AsyncIterator[OpenRun]:
-        """Open a run for writing, active or not. Raises Refused if another engine uses it."""
+        """Context manager that opens a run for writing, active or not. Raises Refused if another
+        engine uses it."""
         await self.settle()
         if active := self.active.get(run_id):
             yield OpenRun(active.run, active.labels)

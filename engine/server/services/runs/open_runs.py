@@ -42,7 +42,8 @@ class OpenRuns:
 
     @contextlib.asynccontextmanager
     async def use(self, run_id: str, folder: Path) -> AsyncIterator[OpenRun]:
-        """Open a run for the block, shared with others. Raises Refused if another engine has it."""
+        """Context manager of an open run, shared by all who use it at the same time. Raises Refused
+        if another engine has the run open."""
         async with self._changed:
             if run_id not in self._opened:
                 await finished(self._open(run_id, folder))
@@ -84,7 +85,8 @@ class OpenRuns:
 
     @contextlib.asynccontextmanager
     async def none_of(self, run_id: str) -> AsyncIterator[None]:
-        """Keep this run closed during the block. Raises Refused if a judge keeps scoring it."""
+        """Close a run and keep it closed during the block, so that it can be started. Waits up to
+        `PATIENCE_S` seconds for its users (a judge); Refused if they do not finish."""
         async with self._changed:
             try:
                 async with asyncio.timeout(PATIENCE_S):

@@ -27,7 +27,8 @@ class RunQueue:
             self._advancing = asyncio.create_task(self._advance(), name="queue")
 
     async def settled(self) -> bool:
-        """Wait until the queue has begun what it can; returns whether no run waits any more."""
+        """Wait until an attempt to begin queued runs is over; returns whether the queue is
+        empty."""
         if self._advancing:
             await asyncio.wait([self._advancing])
         return not self._waiting

@@ -29,7 +29,8 @@ class ScriptRuns:
         self._lifecycle, self._resources = lifecycle, resources
 
     async def open(self, request: OpenOutside) -> OutsideRun:
-        """Begin or resume a script's run. Raises Refused if busy with another run or script."""
+        """Begin or resume the run of an external script. Raises Refused while another run or script
+        is active."""
         spec, session, notes = await self._opened(request)
         step = await session.ready()
         return OutsideRun(
@@ -40,7 +41,7 @@ class ScriptRuns:
         )
 
     def session(self, run_id: str) -> ScriptSession:
-        """Open session of a script's run. Raises Refused if it has none."""
+        """Open session of the run of an external script. Raises Refused if it has none."""
         session = self._resources.script_sessions.get(run_id)
         run = self._lifecycle.summary(run_id)
         if session is None or run.state not in ACTIVE_STATES:  # it has ended, and is being closed
@@ -52,9 +53,9 @@ class ScriptRuns:
         return session
 
     async def close(self, run_id: str, request: CloseOutside) -> RunSummary:
-        """End a script's session and return the summary of its ended run. Nothing ends if
-        `request.key` belongs to another session. `request.finished` is False if the script ended
-        early. Raises Refused for an unknown run."""
+        """End the session of a script (`request.finished` False: the script ended early) and wait
+        for the end of its run; returns the run's summary. Nothing ends if `request.key` belongs to
+        another session. Raises Refused for an unknown run."""
         session = self._resources.script_sessions.get(run_id)
         if session is not None and session.script.key == request.key:
             session.leave("The script has ended.", request.finished)

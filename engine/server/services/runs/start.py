@@ -35,7 +35,8 @@ VERSIONED = ("torch", "transformers", "peft", "tokenizers", "apsw")
 
 
 def rubric_of(project: Path, judge: JudgeConfig) -> str:
-    """Current rubric, or "" without judge models. Raises ConfigError if the rubric is invalid."""
+    """Text of the project's current rubric; empty unless the judge is enabled and has API models.
+    Raises ConfigError if the rubric is invalid."""
     if not (judge.enabled and judge.models):
         return ""
     rubric = load_rubric(project_file(project, judge.rubric, "judge.rubric"))
@@ -52,7 +53,8 @@ def versions() -> dict[str, str]:
 
 
 async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
-    """Create a new run's folder. Raises ConfigError, ModelError, Refused, then leaving no file."""
+    """Create the folder of a new run as requested; returns it with the run's spec. Raises
+    ConfigError, ModelError, Refused; no file is left then."""
     origin = find_origin(project, request) if request.origin else None
     if origin and not isinstance(origin.source, Path):  # its settings become those of a run of ours
         require_run_trust(origin.source.folder)
@@ -93,8 +95,8 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
 async def make_sweep_run(
     project: Path, config: ProjectConfig, run_id: str, place: RunOfSweep
 ) -> tuple[Path, RunSpec]:
-    """Create the folder of a run of a sweep with the settings `config` and the id that its sweep
-    has stored. Raises ConfigError, ModelError, Refused, then leaving no file."""
+    """Create the folder of the run `place` of a sweep, with the settings `config` and the id that
+    the sweep has stored for it. Raises ConfigError, ModelError, Refused; no file is left then."""
     model = await check_sweep_run(project, config)
     spec = RunSpec(
         id=run_id,
@@ -131,7 +133,8 @@ async def _check_rollouts(project: Path, config: ProjectConfig) -> None:
 
 
 def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()) -> Path:
-    """Create a run folder with its spec and, if given, its own scenarios."""
+    """Create a run folder in the project with the run's spec. `scenarios` are stored with the run
+    if there are any; otherwise the project's are used."""
     folder = project / "runs" / spec.id
     folder.mkdir(parents=True)
     if scenarios:

@@ -37,15 +37,15 @@ class ActiveRuns(dict[str, ActiveRun]):
     """Active runs of an engine by run id; at most one trains at a time."""
 
     async def log(self, run_id: str, level: str, text: str) -> None:
-        """Append a tracker's message to the log of a run if it is active; `level`: "info",
-        "warning"."""
+        """Append a tracker's message to the log of a run; `level` is "info" or "warning". No effect
+        unless the run is active."""
         if active := self.get(run_id):
             await active.run.log(level, "track", text)
 
 
 async def work(run: Run, resources: RunResources) -> None:
-    """Execute a run to its end, always store its last event, and close it. `resources`: what all
-    runs share."""
+    """Execute a run until it ends, store its last event in any case (finished, stopped or failed),
+    and close it. `resources` are shared by all runs."""
     try:
         cards = await asyncio.to_thread(cards_of, run.config.backend)
         with device_lock(cards, f"{run.spec.name} of {run.spec.project}"):

@@ -36,7 +36,8 @@ class RunResources:
 
 @contextlib.asynccontextmanager
 async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Policy, Stage]]:
-    """Context manager of the policy and agent processes and judges of one run."""
+    """Context manager that starts policy, agent processes and judges of one run and yields (policy,
+    stage for rollouts); they end with the block."""
     async with policy_of(run, resources) as (policy, chat):
         async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
             await pool.start()
@@ -51,7 +52,8 @@ async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Poli
 async def policy_of(
     run: Run, resources: RunResources, sampling: bool = True
 ) -> AsyncIterator[tuple[Policy, ChatFormat]]:
-    """Context manager of a run's policy and chat format. Without `sampling`: the trainer only."""
+    """Context manager that starts a run's policy and yields it with the chat format of its model.
+    With `sampling` False, the policy has a trainer but no separate sampler."""
     model = await asyncio.to_thread(model_of, run.spec)
     config = run.config if sampling else without_sampler(run.config)
     try:

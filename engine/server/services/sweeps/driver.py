@@ -50,7 +50,8 @@ class SweepDriver:
         lifecycle.on_ended(self._changed.set)
 
     def wake(self) -> None:
-        """Look at the sweeps again after a command; begins to work if there is an active one."""
+        """Consider all sweeps again after a command: unload inactive ones, and start runs of active
+        ones."""
         self._store.release_inactive(keep=self._running)
         self._changed.set()
         if not self._closed and (self._task is None or self._task.done()):

@@ -76,8 +76,8 @@ class SweepService:
         self._store.close()
 
     async def plan(self, request: StartSweep) -> SweepPlan:
-        """Plan of a sweep, with all checks of its start but trust. Raises ConfigError, ModelError,
-        Refused."""
+        """Plan a sweep without starting it, after the checks of a start except that the project is
+        trusted. Raises ConfigError, ModelError, Refused."""
         return (await self._prepare(path_of(request.project), request))[2]
 
     async def start(self, request: StartSweep) -> SweepView:
@@ -127,14 +127,15 @@ class SweepService:
         return await asyncio.to_thread(self._summaries, folders)
 
     async def view(self, sweep_id: str) -> SweepView:
-        """A sweep with its table. Raises Refused if there is none, StoreError."""
+        """View of a sweep with the table of its runs. Raises Refused if there is none, StoreError
+        if it is damaged."""
         await self._opened.wait()
         folder = self._store.folder(sweep_id)
         return await asyncio.to_thread(self._view, folder)
 
     def page(self, sweep_id: str, after: int) -> tuple[list[str], int]:
-        """The view as a line of JSON if its revision is above `after`, and its revision; for the
-        event stream."""
+        """Return ([view of the sweep as JSON], its revision) if the revision is above `after`, else
+        ([], `after`), as event streams need it."""
         view = self._view(self._store.folder(sweep_id))
         return ([view.model_dump_json()], view.revision) if view.revision > after else ([], after)
 

@@ -57,16 +57,18 @@ class SweepStore:
         return sorted(found, key=lambda folder: folder.name, reverse=True)
 
     def current(self, folder: Path) -> SweepRecord:
-        """Record of a sweep as it is now. Raises StoreError if it is damaged."""
+        """Record of the sweep in `folder`: the one in memory if this engine works on it, else from
+        disk. Raises StoreError if it is damaged."""
         return self._loaded.get(folder.name) or current_record(folder)
 
     def loaded(self, sweep_id: str) -> SweepRecord | None:
-        """Record of a sweep that this engine works on, or whose run it is ending; None for any
-        other."""
+        """Record of a sweep that this engine has loaded: active, or just halted while its run ends;
+        None for any other."""
         return self._loaded.get(sweep_id)
 
     def active(self, sweep_id: str) -> SweepRecord | None:
-        """Record of a sweep that this engine works on, or will; None if it is paused or over."""
+        """Record of a sweep that this engine works on, or will when the device is free; None for
+        any other, such as a paused one."""
         record = self._loaded.get(sweep_id)
         return record if record and record.state in ACTIVE else None
 
@@ -90,8 +92,9 @@ class SweepStore:
             return self._loaded[folder.name]
 
     async def change(self, sweep_id: str, change: Change, always: bool = False) -> SweepRecord:
-        """Apply a change to a loaded sweep, store it and announce it; a record that stays the same
-        only with `always`. Raises OSError if it cannot be stored, and then changes nothing."""
+        """Replace the record of a loaded sweep by `change(record)`, store it with the next revision
+        and notify listeners; an equal record only with `always`. Raises Refused if the sweep is not
+        loaded, OSError if it cannot be stored; nothing is changed then."""
         async with self._changing:
             record = self._loaded.get(sweep_id)
             if record is None:
@@ -112,7 +115,8 @@ class SweepStore:
             lock.close()
 
     def release_inactive(self, keep: str = "") -> None:
-        """Unload sweeps that are paused or over, but not `keep`, whose run is ending."""
+        """Unload sweeps that are paused or over, except the sweep `keep`, whose run is still
+        ending."""
         for record in list(self._loaded.values()):
             if record.state not in ACTIVE and record.id != keep:
                 self.release(record.id)

@@ -51,15 +51,16 @@ class OverlaidRun:
     def on_axis(
         cls, state: RunState, name: str, token: str, axis: str, hidden: bool
     ) -> "OverlaidRun":
-        """Place a run, drawn in the colour `token`, on the x axis `axis`: step, time (seconds) or
-        tokens. `hidden`: it has no lines."""
+        """Return the run titled `name`, drawn in the colour `token`, on the x axis `axis`: step,
+        time (seconds of training) or tokens. `hidden`: it has no lines."""
         found = positions(state, axis)
         places = np.fromiter(found.values(), dtype=np.float64)
         return cls(state, name, token, np.fromiter(found, dtype=np.float64), places, hidden)
 
     def placed(self, steps: Floats) -> Floats:
-        """Map steps to x values of the selected axis: seconds or tokens of training so far, rounded
-        to whole numbers, or the steps themselves."""
+        """Map steps to values on the x axis given to `on_axis`: seconds of training or sampled
+        tokens up to each step, rounded to whole numbers; on the axis `step`, the steps
+        themselves."""
         return np.round(np.interp(steps, self.steps, self.places)) if len(self.steps) else steps
 
     def values(self, name: str) -> tuple[Floats, Floats]:

@@ -74,7 +74,8 @@ class SweepSheet(Sheet):
         add(self.foot, STRETCH, cancel, self._go)
 
     def show_project(self, config: ProjectConfig) -> None:
-        """Open the sheet with the sweep in project.toml, or an example."""
+        """Open the sheet with earlier entries or, if there are none, with the sweep in
+        project.toml, else an example."""
         sweep = config.sweep
         if not self._space.text():
             lines = [_line(key, values) for key, values in sweep.parameters.items()]

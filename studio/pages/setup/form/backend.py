@@ -111,7 +111,8 @@ class BackendCard(Card):
             self.unfold(True)
 
     def set_problem(self, key: str, words: str) -> None:
-        """Show why the edit of `key` was refused (empty: it was not), with a change that helps."""
+        """Show why the edit of `key` was refused, with a button for another change that helps, if
+        there is one; empty `words`: the edit was stored, remove the message."""
         remedy = REMEDIES.get(key) if words and self._is_half(key) else None
         self.rows[key].answer(words, (remedy[0], BOTH) if remedy else ("", ""))
         if words and key not in CHOICES:

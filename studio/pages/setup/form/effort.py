@@ -15,7 +15,8 @@ INSET = 14.0
 
 
 def stop_of(steps: int) -> int | None:
-    """Return the index of the preset with exactly these steps; None for "Custom"."""
+    """Return the index of the preset with exactly this number of training steps; None if there is
+    none ("Custom")."""
     return next((i for i, (_, count) in enumerate(STOPS) if count == steps), None)
 
 

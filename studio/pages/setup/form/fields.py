@@ -84,8 +84,9 @@ class FieldSpec:
 
 
 def specs(model: type[BaseModel] = ProjectConfig, prefix: str = "") -> Iterator[FieldSpec]:
-    """Yield every editable setting of a config class; `prefix` is its key with a dot. Lists and
-    tables are edited in project.toml."""
+    """Yield every editable setting of a config class, sections included; `prefix` begins their keys
+    (the class's own key and a dot). Lists and tables are left out; they are edited in
+    project.toml."""
     for name, info in model.model_fields.items():
         key = f"{prefix}{name}"
         kind = info.annotation
@@ -175,7 +176,8 @@ def value_at(config: BaseModel, key: str) -> Any:
 
 
 def changed(config: ProjectConfig) -> list[tuple[FieldSpec, Any]]:
-    """Return advanced keys that differ from their default (for algorithms, their preset)."""
+    """Return (field, value) of each advanced setting that differs from its default; for settings of
+    the algorithm, from the selected preset."""
     usual = usual_values(config)
     advanced = (spec for spec in specs() if spec.key not in DIALS)
     rows = ((spec, value_at(config, spec.key)) for spec in advanced)

@@ -34,7 +34,7 @@ class ChoiceRow(QWidget):
         add(self.controls, self._note, STRETCH)
 
     def say(self, words: str, tone: str = "faint") -> None:
-        """Show a note; the tone "bad" also colours the number of the row."""
+        """Show a note (empty: hide it); the tone "bad" also colours the number of the row."""
         self._note.set_tone(tone)
         self._note.set_words(words)
         self._note.setVisible(bool(words))

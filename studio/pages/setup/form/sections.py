@@ -309,9 +309,14 @@ class ChoicesForm(QWidget):
             self.show_problems([Problem(code="config", message=words, where=key)])
 
     def set_locked(self, words: str) -> None:
-        """Show the notice `words` that edits apply only to the next run; empty: remove it."""
-        if words and self._config is not None:
-            self._fifth.say(f"{effort_words(self._config)}. {words}", "info")
+        """Add the notice `words`, that edits apply only to the next run, to the note on steps;
+        empty `words` remove it."""
+        if self._config is not None:
+            note = effort_words(self._config)
+            if words:
+                self._fifth.say(f"{note}. {words}", "info")
+            else:
+                self._fifth.say(note)
 
     def _show_model(self) -> None:
         if self._config is None:

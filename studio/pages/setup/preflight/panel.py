@@ -62,7 +62,8 @@ class Preflight(QWidget):
         self.show_baseline(None, [], False)
 
     def set_narrow(self, narrow: bool) -> None:
-        """Fill the width of the page and hide the Train button, which the strip then shows."""
+        """Switch to the narrow layout: fill the width of the page and hide the Train button, which
+        the strip then shows; False: fixed width, with the button."""
         self.setMinimumWidth(0 if narrow else WIDTH)
         self.setMaximumWidth(QWIDGETSIZE_MAX if narrow else WIDTH)
         self._foot.setVisible(not narrow)
@@ -103,7 +104,8 @@ class Preflight(QWidget):
         self.strip.set_fact("memory", spans)
 
     def show_baseline(self, rate: Interval | None, scenarios: list[float], measuring: bool) -> None:
-        """Show the success rate before training (None: not measured) and mean rewards."""
+        """Show the success rate before training (None: not measured) and `scenarios`, the mean
+        reward of each; `measuring`: a measurement is running."""
         self._band.set_rate(rate)
         self._spread.set_rates(scenarios)
         spans = [Span("Solved before training  ", "text", 600)]
@@ -136,7 +138,8 @@ class Preflight(QWidget):
         self._safe.set_words(why or "Closing this window does not stop training.")
 
     def allow_measuring(self, allowed: bool) -> None:
-        """Enable the baseline button; disabled for projects with an external training script."""
+        """Show or hide the button that measures the baseline; hidden for projects with an external
+        training script."""
         self._measure.setVisible(allowed)
 
     def add_tests(self, tests: QWidget) -> None:

@@ -82,7 +82,8 @@ class ScenariosTab(QWidget):
 
     @property
     def rates(self) -> list[float]:
-        """Return baseline success rates of the training scenarios of the open project."""
+        """Return the baseline mean reward of each measured training scenario of the open project;
+        empty before the file is loaded."""
         model = self._models.get((self._session.project.path, "train"))
         return model.rates if model else []
 

@@ -90,7 +90,8 @@ class TomlTab(QWidget):
         return self._saved
 
     def saved(self, path: str, text: str, mark: str = "") -> None:
-        """Store the text that was saved for the project at `path`, and its fingerprint `mark`."""
+        """Take `text`, which has just been written to the project.toml of the project at `path`, as
+        its saved text; `mark` is the file's fingerprint. Edits made since then stay unsaved."""
         if path == self._path:
             self._base, self._base_mark = text, mark
             if self._text == text:
@@ -102,7 +103,7 @@ class TomlTab(QWidget):
                 self._drafts[path] = _Draft(draft.text, text, mark)
 
     def refuse(self, text: str, problem: Problem) -> None:
-        """Show why a text was not saved, as long as the text is unchanged."""
+        """Show why `text` was not saved, for as long as the editor has exactly this text."""
         self._refused = text, problem
         self._changed()
 

@@ -49,7 +49,8 @@ class Completion:
     suggestions: tuple[Suggestion, ...] = ()
 
     def applied(self, text: str, cursor: int, suggestion: Suggestion) -> tuple[str, int]:
-        """Return the text with a suggestion inserted, and the new cursor."""
+        """Return the filter text with a suggestion in place of the part before the cursor that it
+        completes, and the new cursor."""
         rest = text[cursor:]
         if suggestion.insert.endswith(" ") and rest[:1] == " ":
             rest = rest[1:]
@@ -58,7 +59,8 @@ class Completion:
 
 
 def complete(text: str, cursor: int, names: FilterNames) -> Completion:
-    """Return what may follow at the cursor. `names`: those that occur in the run."""
+    """Return suggestions that complete the filter expression `text` at the cursor (a character
+    index). `names` are those that occur in the run, such as tools."""
     before = text[:cursor]
     quotes = [found.start() for found in re.finditer(r'(?<!\\)"', before)]
     if len(quotes) % 2:

@@ -58,8 +58,8 @@ class TrajectoryExport(QObject):
         return menu
 
     def start(self, file: Path, ids: list[str], tokens: bool) -> None:
-        """Write the trajectories with `ids`, or all that match, to a file. `tokens`: with token
-        ids and log-probs."""
+        """Start writing trajectories to a file: those with `ids` or, if empty, all that match the
+        filter. `tokens`: with token ids and log-probs."""
         query = self._rows.query.model_dump(exclude={"offset", "limit"})
         request = ExportTrajectories.model_validate({**query, "ids": ids, "tokens": tokens})
         run_id, total = self._session.run.run_id, len(ids) or self._rows.total

@@ -140,7 +140,8 @@ class ColumnsView(QWidget):
         return f"{numbers} of {total}" if total else ""
 
     def copies(self) -> dict[str, tuple[str, ...]]:
-        """Map the id of each column's trajectory to the ids of all identical ones."""
+        """Map, for each column that stands for several identical trajectories, the id of the first
+        one to the ids of all; other columns are absent."""
         return copies_of(self._shown_group.folds) if self._shown_group else {}
 
     def identical(self) -> int:
@@ -159,8 +160,8 @@ class ColumnsView(QWidget):
                 self.show_group(shown.verdicts, self._weights, self._blind)
 
     def show_group(self, siblings: Siblings, weights: Weights = EVEN, blind: bool = False) -> None:
-        """Show a group in the order of `folds_of`; `blind` or without rewards in stored order.
-        `weights`: reward part → weight.
+        """Show a group, highest reward first (`folds_of`), or in stored order if `blind` or without
+        rewards. `weights`: reward part → weight.
 
         An update of the group on display keeps its order and focus."""
         before, self._weights, self._blind = self._shown_group, weights, blind
@@ -244,12 +245,13 @@ class ColumnsView(QWidget):
         self.focus(places[0] if places else 0)
 
     def move_rank(self, by: int) -> None:
-        """Swap the focused trajectory with the one `by` columns to the right."""
+        """Move the focused trajectory `by` columns to the right (negative: left), as a rank by a
+        person; no effect beyond either end."""
         self._rank(self._focus, self._focus + by)
 
     def next_divergence(self) -> int | None:
-        """Scroll to the focused trajectory's next divergence from others; return its turn (from 1),
-        or None."""
+        """Scroll to the focused trajectory's next divergence from others, from the last one to the
+        first; return its turn (from 1), or None if there is no divergence."""
         place = self._focus - self._first
         if not 0 <= place < len(self._columns):
             return None

@@ -51,7 +51,8 @@ def folds_of(siblings: Sequence[Trajectory], folded: bool = True) -> list[Fold]:
 
 
 def copies_of(folds: Sequence[Fold]) -> dict[str, tuple[str, ...]]:
-    """Return the `Copies` of the folds with several trajectories."""
+    """Map the id of the first trajectory of each fold with several ones to the ids of all of
+    them."""
     return {
         fold.first.id: tuple(one.id for one in fold.records)
         for fold in folds

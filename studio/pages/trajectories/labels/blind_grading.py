@@ -25,8 +25,8 @@ def blinded(siblings: Siblings) -> Siblings:
 
 
 def agreement_words(label: Label, siblings: Siblings) -> str:
-    """Describe for how many pairs of trajectories the judge (or, unscored, the reward) has the
-    order of `label`."""
+    """Describe how many of the pairs that `label` orders have the same order by the judge's scores
+    (by the rewards, if the judge has scored none of the group)."""
     numbers = {one.id: one.index + 1 for one in siblings.trajectories}
     pairs = preferences(label.words, list(numbers))
     scores = judged(siblings.verdicts)
@@ -56,5 +56,6 @@ def agreement_words(label: Label, siblings: Siblings) -> str:
 
 
 def judged(verdicts: Sequence[Verdict]) -> dict[str, float]:
-    """Map trajectory ids to their newest judge score; unscored trajectories are absent."""
+    """Map trajectory ids to their newest judge score; unscored ones are absent. `verdicts` are in
+    stored order, oldest first."""
     return {one.trajectory_id: one.score for one in verdicts if one.score is not None}

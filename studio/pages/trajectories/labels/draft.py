@@ -190,6 +190,7 @@ def score_of(typed: str) -> float | None:
 
 
 def may_be_ranked(one: TrajectorySummary) -> bool:
-    """Return whether a trajectory completed without a problem and can be ranked."""
+    """Return whether a trajectory can be ranked: its rollout completed, though the judge or a
+    reward may have failed."""
     problem = one.unlabelled.problem if one.unlabelled else one.problem
     return problem is None or problem.code.partition(".")[0] in ("judge", "reward", "label")

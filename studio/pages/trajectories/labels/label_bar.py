@@ -153,7 +153,7 @@ class LabelBar(QWidget):
         self._field.selectAll()
 
     def set_fields(self, some: bool) -> None:
-        """Show the key of the custom fields if the run has some."""
+        """Show the shortcut for custom label fields if the run has `some`; otherwise hide it."""
         self._keys.set_offered("fields", some)
 
     def asking(self) -> bool:

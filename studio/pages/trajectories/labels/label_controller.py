@@ -150,8 +150,8 @@ class LabelController(QObject):
         self.waiting_changed.emit()
 
     def show_run(self) -> None:
-        """Update the "judge example" switch, hidden if the run has no judge, and the key of the
-        custom fields, hidden if it has none."""
+        """Update the "judge example" switch, hidden if the run has no judge, and the shortcut of
+        the custom fields, hidden if it has none."""
         self._bar.set_teaches(self.labelling.teaches, self.labelling.may_teach())
         self._bar.set_fields(bool(self.labelling.fields()))
 

@@ -74,7 +74,8 @@ class LabelSession(QObject):
             self._changed()  # request the preview for the current group
 
     def set_copies(self, copies: Copies) -> None:
-        """Set which trajectories stand for identical ones; their labels hold for all of these."""
+        """Set the trajectories that stand for identical ones (id → ids of all); their labels hold
+        for all of these. A change discards the draft."""
         if copies != self._copies:
             self._copies = copies
             if self.draft:

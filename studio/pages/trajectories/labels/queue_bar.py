@@ -33,7 +33,8 @@ class QueueBar(QWidget):
         self.hide()
 
     def show_item(self, item: ReviewItem, number: int, total: int) -> None:
-        """Show the group with this number (from 1) of the queue, which is not labelled yet."""
+        """Show that a group, not labelled yet, is `number` (from 1) of `total` in the review queue,
+        and the reason why it is in the queue (`item`)."""
         self._place.set_words(f"Review queue  group {number} of {total}")
         self._reason.set_words(item.words)
         self.setAccessibleName(f"Review queue, group {number} of {total}: {item.words}")

@@ -84,7 +84,8 @@ class ReviewQueueController(QObject):
         self._tasks.run(JOB, ask(), show)
 
     def advance(self) -> None:
-        """Open the next group of the queue, or start it."""
+        """Open the next group of the queue; after the last one, end the queue. If no queue is
+        active, start it."""
         if not self.active:
             self.start()
             return
@@ -97,7 +98,8 @@ class ReviewQueueController(QObject):
             self._session.notice.emit(f"End of the review queue: {count} shown.")
 
     def leave(self) -> bool:
-        """End the queue; the page keeps its group. Returns False if none is active."""
+        """End the review queue; the page still shows the current group. Returns False if no queue
+        is active."""
         was = self.active
         self._tasks.cancel(JOB)
         self._items, self._at = [], 0
@@ -109,13 +111,15 @@ class ReviewQueueController(QObject):
         self.left.emit()
 
     def follow(self, place: Place | None) -> None:
-        """End the queue if the page shows another group than the queue's."""
+        """End the review queue if the page no longer shows its current group. `place`: split, step
+        and number of the group that the page shows (None: no group)."""
         if self.active and place != self._place():
             self.leave()
 
     def committed(self, label: Label) -> None:
-        """Continue after a label of the queue's group. After a blind one, the page first shows how
-        far the judge agrees; `advance` then continues."""
+        """Handle a stored or undone label of the queue's current group: open the next group, but
+        after a blind or undone label only update the bar (blind: the page first shows how far the
+        judge agrees). Labels of other groups are ignored."""
         if not self.active or (label.split, label.step, label.group) != self._place():
             return
         self._labelled = label.undone is None
@@ -125,7 +129,7 @@ class ReviewQueueController(QObject):
             self.bar.set_labelled(self._labelled)
 
     def advance_if_labelled(self) -> bool:
-        """Open the next group if the current one was labelled; returns False otherwise."""
+        """Open the queue's next group if the current one was labelled; returns False otherwise."""
         if self.active and self._labelled:
             self.advance()
             return True

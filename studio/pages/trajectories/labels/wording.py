@@ -117,7 +117,8 @@ def excluded(chips: Iterable[LabelChip]) -> bool:
 
 
 def changed(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return the outcomes whose advantage changes visibly."""
+    """Return the outcomes whose advantage changes visibly: by at least 0.005, or from or to
+    None."""
     return [
         one
         for one in outcomes
@@ -127,7 +128,8 @@ def changed(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def sentence(label: Label, preview: LabelPreview, closed: int) -> str:
-    """Describe the predicted effect of a label; `closed` is the last completed step."""
+    """Describe the predicted effect of a label: how many advantages change, and which step trains
+    on it. `closed`: number of the last completed step."""
     moved, total = len(changed(preview.outcomes)), len(preview.outcomes)
     words = [
         f"Advantages change for {moved} of {total} trajectories."

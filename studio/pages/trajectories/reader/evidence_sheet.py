@@ -41,7 +41,8 @@ class EvidenceController(QObject):
         self.panel.row_wanted.connect(self._show_row)
 
     def show_group(self, siblings: Siblings | None, weights: Weights, run_id: str = "") -> None:
-        """Set the group whose verdicts, rewards and labels the sheet shows; None closes it."""
+        """Set the group whose verdicts, rewards and labels the sheet shows; None closes the sheet.
+        `weights`: reward part → weight; `run_id`: run of the group, for loading judge calls."""
         self._siblings, self._weights, self._run_id = siblings, weights, run_id
         if siblings is None:
             self.close()
@@ -57,8 +58,8 @@ class EvidenceController(QObject):
         return Evidence(record, own, siblings.labels, numbers, self._weights, largest)
 
     def refresh(self, reading: bool) -> None:
-        """Show the focused trajectory in the open sheet and, if the reader is visible (`reading`),
-        in its evidence panel."""
+        """Update the evidence of the focused trajectory in the sheet, if open, and with `reading`
+        (the page shows the reader) also in the reader."""
         evidence = self.evidence()
         if evidence is not None and reading:
             self._reader.show_evidence(evidence)
@@ -66,7 +67,8 @@ class EvidenceController(QObject):
             self._show(evidence)
 
     def toggle(self, reading: bool) -> None:
-        """Open or close the evidence sheet; if `reading`, use the reader's own panel if visible."""
+        """Open or close the evidence sheet. With `reading` (the page shows the reader) and a
+        visible evidence panel in the reader, select the first tab of that panel instead."""
         evidence = self.evidence()
         if reading and self._reader.evidence.isVisible():
             self._reader.evidence.show_tab(0)

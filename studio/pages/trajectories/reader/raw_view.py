@@ -53,7 +53,8 @@ class RawView(QWidget):
             self.choose("record")
 
     def choose(self, what: str) -> None:
-        """Select the text: `record` (trajectory), `output` (of the agent), or key of a call."""
+        """Select the text shown: `record` (the trajectory), `output` (printed by the agent) or the
+        key of a judge call, which is then requested by the signal `call_wanted`."""
         record = self._record
         if record is None:
             return

@@ -117,7 +117,8 @@ class Reader(QWidget):
             self.transcript.focus_row((after or places)[0])
 
     def set_tint(self, name: str, notify: bool = False) -> None:
-        """Set what the token colours show; `notify` also emits `tint_chosen`."""
+        """Set what the token colours show: advantage, logprob, mask or none; another `name` is
+        ignored. `notify` also emits `tint_chosen`."""
         if name in [key for _, key in TINTS]:
             self.transcript.set_tint(name)
             self._show_legend()

@@ -45,10 +45,10 @@ class Span:
 
 
 def spans_of(record: Trajectory, items: Sequence[Item]) -> list[Span]:
-    """Return the spans in order. `items`: transcript rows of the same trajectory.
+    """Return the model and tool calls of a trajectory in order. `items`: its transcript rows.
 
-    Calls without a message of their own (several choices, rewritten history) have no row, and no
-    tools beside them."""
+    If model calls and messages of the assistant do not match one to one (several choices, rewritten
+    history), spans have no row (-1) and tool calls are left out."""
     calls = record.model_calls
     turns = [message for message in record.messages if message.role == "assistant"]
     rows = turn_rows(items)
@@ -87,7 +87,8 @@ def _tool_span(
 
 
 def total_s(record: Trajectory, spans: Sequence[Span]) -> float:
-    """Return the length of the time axis in seconds."""
+    """Return the length of the time axis in seconds: the duration of the trajectory, or the end of
+    its last span if that is later."""
     return max([record.duration_s, *(span.end_s or 0.0 for span in spans)])
 
 

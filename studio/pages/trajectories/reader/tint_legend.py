@@ -58,7 +58,8 @@ class TintLegend(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
 
     def show_tint(self, tint: str, largest: float) -> None:
-        """Show the scale of a tint; `largest` is the absolute value at full colour."""
+        """Show the scale of a tint (advantage, logprob, entropy, mask or none); `largest` is the
+        absolute value at full colour."""
         self._scale = scale_of(tint, largest)
         self.setAccessibleName(self._scale.words() if self._scale else "")
         self.updateGeometry()
@@ -103,7 +104,8 @@ class TintBar(QWidget):
         self._choice.chosen.connect(lambda place: self.tint_chosen.emit(TINTS[place][1]))
 
     def show_tint(self, name: str, largest: float) -> None:
-        """Show the selected tint; `largest` is the absolute value at full colour."""
+        """Show the tint `name` (advantage, logprob, mask or none) as selected, with its scale;
+        `largest` is the absolute value at full colour."""
         names = [key for _, key in TINTS]
         if name in names:
             self._choice.set_index(names.index(name))

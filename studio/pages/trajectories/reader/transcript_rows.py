@@ -47,8 +47,8 @@ def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
 
 
 def weight_of(name: str, weights: Weights) -> float:
-    """Return the weight of a reward part (default 1; for a person's label, that of the judge; for a
-    custom label field, that of its name)."""
+    """Return the weight of a reward part from `weights` (part name → weight), 1 if missing. A label
+    without a weight has that of the judge; a custom label field, that of the part with its name."""
     usual = weights.get(RULER, 1.0) if name == LABEL else 1.0
     return weights.get(name, weights.get(name.removeprefix(f"{LABEL}/"), usual))
 
@@ -215,8 +215,8 @@ def largest_advantage(group: GroupSummary) -> float:
 
 
 def divergence_texts(siblings: Sequence[Trajectory]) -> list[str]:
-    """Describe where each trajectory diverges from the one with most initial turns in common; empty
-    for the only one of a group."""
+    """Describe for each trajectory of a group until which turn it is identical to the one that
+    shares its longest start; a single empty text for a group of one."""
     if len(siblings) == 1:
         return [""]
     paths = [_path(trajectory) for trajectory in siblings]
@@ -288,7 +288,8 @@ def turn_rows(items: Sequence[Item]) -> list[int]:
 
 
 def shared_tokens(siblings: Sequence[Trajectory]) -> int:
-    """Return the length in tokens of the prefix shared by all trajectories of a group."""
+    """Return the length in tokens of the prefix shared by all trajectories of a group; 0 if one of
+    them has no tokens."""
     starts = [one.branches[0].tokens for one in siblings if one.branches]
     if len(starts) < len(siblings) or not starts:
         return 0

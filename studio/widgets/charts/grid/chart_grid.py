@@ -23,7 +23,8 @@ def columns_for(width: int) -> int:
 
 
 def places(count: int, width: int, height: int, columns: int = 0) -> list[QRect]:
-    """Return `count` equal cells that fill the area or, at minimum height, exceed it."""
+    """Return `count` equal cells in a grid of `columns` (0: as fits the width), in pixels. The rows
+    fill the height; at minimum row height, they exceed it."""
     columns = columns or min(columns_for(width), max(1, count))
     rows = -(-count // columns)
     if not rows:
@@ -49,14 +50,16 @@ class Section:
 
 
 def small_columns_for(width: int) -> int:
-    """Return the number of columns for small charts, which come in groups of four."""
+    """Return the number of columns (1, 2 or 4) for small charts in a width in pixels; they come in
+    groups of four."""
     return 1 if width < 620 else 2 if width < 1240 else 4
 
 
 def stacked(
     counts: Sequence[int], width: int, height: int
 ) -> tuple[list[list[QRect]], list[QRect]]:
-    """Return the cells of each chart section (`counts`: charts), and all headings but the first."""
+    """Return the cells of each chart section (`counts`: number of charts), and the heading of each
+    section but the first, which fills the height. All in pixels."""
     peek = HEADING + GAP if len(counts) > 1 else 0
     main = places(counts[0], width, height - peek)
     cells, headings = [main], []
@@ -94,7 +97,7 @@ class ChartGrid(QScrollArea):
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
 
     def set_sections(self, sections: Sequence[Section]) -> None:
-        """Set the sections, main charts first."""
+        """Replace all sections; the first one, the main charts, has no heading."""
         cards = [card for section in sections for card in section.cards]
         if self._full not in cards:
             self._full = None

@@ -22,8 +22,8 @@ class DeferredFill(QObject, Generic[C]):
         self._turn.timeout.connect(self._go_on)
 
     def start(self, charts: Iterable[C]) -> None:
-        """Fill the charts; those still pending come first, so that repeated calls reach all of
-        them."""
+        """Fill these charts, one after the other, and no others. Charts still pending from an
+        earlier call come first, so that repeated calls reach all of them."""
         wanted = list(charts)
         waiting = [chart for chart in self._left if chart in wanted]
         self._left = waiting + [chart for chart in wanted if chart not in waiting]

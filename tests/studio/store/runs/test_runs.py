@@ -1,5 +1,7 @@
 """Run store, series and project store."""
 
+import shlex
+
 import pytest
 
 from engine.protocol.config.project import ProjectConfig
@@ -93,6 +95,8 @@ def test_project_problems_and_train_command() -> None:
     assert store.problems == [bad]
     assert not store.trainable
     assert store.command() == "atelier train '/my projects/p'"
+    store.open(view.model_copy(update={"path": "/it's (mine)"}))
+    assert shlex.split(store.command())[2] == "/it's (mine)"
 
 
 def test_listed_state_overrides_replayed_events() -> None:
