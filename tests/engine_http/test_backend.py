@@ -146,5 +146,5 @@ def test_run_with_unsloth_model_loading(
 
 
 def test_quantized_weights_without_unsloth_are_rejected(engine: Engine, project: Path) -> None:
-    with pytest.raises(Refused, match="weights = 4bit with trainer = torch"):
+    with pytest.raises(Refused, match="weights = 4bit, but trainer = torch cannot quantize"):
         engine.train(project, **{"backend.weights": "4bit"})

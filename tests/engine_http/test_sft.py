@@ -130,7 +130,7 @@ def test_invalid_lines_block_start_unless_skipped(engine: Engine, project: Path)
     for words in (
         "3 of the 9 lines",
         "line 7: ",
-        "line 9: It is not valid JSON",
+        "line 9: The line is not valid JSON",
         "model.max_context is 200",
     ):
         assert words in problem.message
@@ -220,7 +220,7 @@ def test_sft_command(engine: Engine, project: Path) -> None:
         more.write("nonsense\n")
     refused = run_command(*command)
     assert refused.returncode == 1
-    assert "line 13: It is not valid JSON" in refused.stderr
+    assert "line 13: The line is not valid JSON" in refused.stderr
 
 
 def test_resume_after_kill_is_bit_identical(

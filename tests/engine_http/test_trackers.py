@@ -21,6 +21,7 @@ from engine.protocol.events.run import StepFinished, ValidationFinished
 from engine.protocol.records.art_names import art_metrics
 from engine.protocol.records.runs import RunSummary
 from engine.protocol.requests.runs import Command
+from engine.runtime.locks import released, take_lock
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE
 from tests.engine_http.conftest import CACHE, ROOT, Engine, until
@@ -162,10 +163,12 @@ def mlflow_python(real_cache: None) -> Path:
     cache = Path(CACHE)
     home = cache / "atelier" / "tests" / MLFLOW.replace("==", "-")
     python = home / "bin" / "python"
-    if not (home / "ready").exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
-        subprocess.run([str(python), "-m", "pip", "install", "-q", MLFLOW], check=True)
-        (home / "ready").touch()
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with released(take_lock(home.with_suffix(".lock"), wait_s=None)):  # several workers make it
+        if not (home / "ready").exists():
+            subprocess.run([sys.executable, "-m", "venv", "--clear", str(home)], check=True)
+            subprocess.run([str(python), "-m", "pip", "install", "-q", MLFLOW], check=True)
+            (home / "ready").touch()
     return python
 
 

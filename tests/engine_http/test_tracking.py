@@ -295,7 +295,7 @@ def test_missing_tracker_environment_is_reported_once(
     messages = [e.text for e in events if isinstance(e, LogWritten) and e.source == "track"]
     assert messages == [
         "Nothing is sent to OpenTelemetry: the environment otel is not installed. Install it under "
-        "Settings, Engines, or with `atelier environments install otel`; unsent data "
+        "Settings → Engines or with `atelier environments install otel`; unsent data "
         "is then uploaded. The run continues."
     ]
     assert trackers(own_engine, run).trackers[0].state == "missing"

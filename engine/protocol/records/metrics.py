@@ -60,8 +60,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "validation/win_rate",
             "share",
-            "Probability that the judge prefers the trajectories of this validation to those of "
-            "the first validation.",
+            "Probability that the judge prefers this validation's rollouts to the baseline's.",
             "the whole confidence interval is below 50 %",
         ),
         (

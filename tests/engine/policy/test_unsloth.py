@@ -123,7 +123,7 @@ def test_8bit_weights_on_cpu_are_rejected(unsloth: Path, tiny_model: Path, tmp_p
         program = await unsloth_program(cuda=False)
         policy = await TorchPolicy.start(tmp_path / "log", "tiny", program=program)
         try:
-            with pytest.raises(AtelierError, match="in 8 bits on this machine"):
+            with pytest.raises(AtelierError, match="to 8 bits on this machine"):
                 await policy.load(spec(tiny_model, weights="8bit"))
         finally:
             await policy.close()

@@ -52,9 +52,14 @@ async def trajectories_page(
         studio.window.show_page("trajectories")
         page: Any = studio.pages["trajectories"]
         await until(lambda: page._siblings is not None and not page.tasks.busy("siblings"))
-        studio.window.activateWindow()
-        page._home().setFocus()
-        await until(lambda: QApplication.focusWidget() is page._home())
+
+        def is_focused() -> bool:
+            """Ask for the focus until it is there: a window that closes may take it once more."""
+            studio.window.activateWindow()
+            page._home().setFocus()
+            return QApplication.focusWidget() is page._home()
+
+        await until(is_focused)
         yield studio, page
 
 
