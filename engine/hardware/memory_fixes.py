@@ -35,9 +35,10 @@ Price = Callable[[ProjectConfig], Need]
 
 
 def memory_fixes(config: ProjectConfig, price: Price, host: bool = False) -> tuple[MemoryFix, ...]:
-    """Return changes of settings that save memory: of each kind the mildest sufficient one, or else
-    the one that saves most. If none suffices, all together are the last entry. `price` returns the
-    memory that settings need. `host`: on the CPU, where quantisation and vLLM do not apply."""
+    """Return changes of settings that save memory: of each kind the mildest one that makes the run
+    fit, or else the one that saves most. If no single one is enough, the last entry combines all.
+    `price` returns the memory that settings need and that is available. `host`: training on the
+    CPU, where quantisation and vLLM do not apply."""
     before = price(config)
     found: list[MemoryFix] = []
     together: dict[str, Any] = {}

@@ -52,7 +52,7 @@ def question_of(wanted: Confirmation) -> tuple[str, str]:
         case FileConfirmation():
             return (
                 "Read a file outside the project?",
-                f"The settings reference {wanted.path}. The file may be sent to models and judges.",
+                f"The settings refer to {wanted.path}. The file may be sent to models and judges.",
             )
         case _:
             return (

@@ -68,7 +68,7 @@ def confirm_address(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PROVIDER=URL",
-        help="from now on, send the provider's key to this address; repeatable",
+        help="trust this address: the provider's key may be sent there from now on (repeatable)",
     )
 
 

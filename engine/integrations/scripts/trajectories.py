@@ -93,8 +93,8 @@ def _completions_of(
             raise Refused.of(
                 "outside.unknown_completion",
                 f"A completion was not sampled by Atelier, or is no longer stored: {text[:60]!r}.",
-                "Add choices from model.openai_client() to the trajectory unchanged, at most a few "
-                "steps after sampling. Add completions of other models as plain messages.",
+                "Add the choices that model.openai_client() returned, without changing them and "
+                "within a few training steps. Add completions of other models as plain messages.",
                 where=where,
             )
     return completions

@@ -174,7 +174,7 @@ class TrackerView(Value):
     name: TrackerName
     state: TrackerState
     behind: int = 0
-    """Steps, validations or groups that were not sent yet."""
+    """Number of steps, validations or groups that have not been sent yet."""
     problem: Problem | None = None
     """Why the tracker does not work."""
     url: str = ""
@@ -182,7 +182,7 @@ class TrackerView(Value):
     refused: int = 0
     """Metrics or spans that the tracker rejected for good."""
     refusal: str = ""
-    """Reason of the rejection, phrased to follow the tracker's name."""
+    """Reason for the rejection, shown after the tracker's name."""
 
 
 class TrackerList(Value):

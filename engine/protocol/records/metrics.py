@@ -127,7 +127,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         ),
     ),
     "Length": (
-        ("tokens/trained", "tokens", "Demonstration tokens trained in the step."),
+        ("tokens/trained", "tokens", "Demonstration tokens that the step trained on."),
         ("tokens/completion_mean", "tokens", "Mean completion tokens per trajectory."),
         ("tokens/completion_p10", "tokens", "10th percentile of completion tokens."),
         ("tokens/completion_p50", "tokens", "Median completion tokens."),
@@ -141,7 +141,7 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         (
             "truncated/*",
             "share",
-            "Share truncated by one limit: train.max_tokens, the agent's, or the context.",
+            "Share truncated by this limit: train.max_tokens, the agent's own, or the context.",
         ),
     ),
     "Policy drift": (

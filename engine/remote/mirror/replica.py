@@ -167,7 +167,7 @@ class Replica:
     def _damaged(self, why: str) -> StoreError:
         return StoreError.of(
             "replica.damaged",
-            f"Changes of the run arrived damaged: {why}.",
+            f"Data received for this run is damaged: {why}.",
             "Nothing was stored; the changes are requested again. If this repeats, update "
             "Atelier on both machines to the same version.",
             where=self._where,

@@ -123,7 +123,7 @@ def _train_with_torch(state: RunState) -> Way:
     spec = state.spec
     fewer = spec is not None and spec.config.backend.weights != "full"
     words = (
-        "Weights stay in full precision and take more memory" if fewer else "Runs on every machine"
+        "Weights stay in full precision and take more memory" if fewer else "Works on every machine"
     )
     return _set("trainer", "Train with PyTorch instead", words, TORCH_TRAINER, "Use PyTorch", state)
 

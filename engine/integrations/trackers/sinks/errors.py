@@ -29,5 +29,7 @@ def unreachable(address: str, error: Exception) -> SinkError:
 
 def refused(what: str, detail: str = "") -> SinkError:
     """Error for a key that a tracker rejects: `what` is its answer in short, `detail` in full."""
-    hint = "Set a valid key under Settings, Tracker keys, or in its environment variable."
+    hint = (
+        "Set a valid key under Settings → Tracker keys, or in the tracker's environment variable."
+    )
     return SinkError("key", f"rejected the key ({what}).", hint, detail)
