@@ -30,7 +30,7 @@ class RunCharts(ChartGrid):
         self.supervised = False
         """Whether the run is SFT."""
         self._has: frozenset[Need] = frozenset()
-        """What the run has of all that charts need."""
+        """Needs of charts that the run fulfils."""
         self._returned: tuple[str, ...] = ()
         """Metrics that the agent of the run returns, and of custom label fields."""
         self._filling: DeferredFill[BoundChart] = DeferredFill(self._fill, self)

@@ -40,7 +40,7 @@ class ChartSpec:
     words: str = ""
     """Subtitle, one line."""
     needs: Need | None = None
-    """What a run must have for the chart to be shown; None: every run has the chart."""
+    """Property that a run must have to show the chart; None: every run shows it."""
 
     def bound(self, link: ChartLink) -> BoundChart:
         """Create the chart card, connected to the crosshair and zoom of `link`."""
