@@ -217,7 +217,7 @@ async def stages_of(
         }
         return
     folder = Path(contestant.model_path)
-    async with open_chat(folder) as chat, policy_of(run, contestant) as policy:
+    async with open_chat(folder, run.config.model) as chat, policy_of(run, contestant) as policy:
         yield {
             n: Stage(run.config, chat, policy, *shared, None, entry.label, systems[n])
             for n, entry in entries.items()

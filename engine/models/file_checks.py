@@ -80,6 +80,18 @@ def chat_template(folder: Path) -> str:
     return config if isinstance(config, str) else ""
 
 
+def stop_tokens(folder: Path) -> list[int]:
+    """Token ids that end an answer, by `generation_config.json` or else `config.json`; empty if
+    neither names one. Raises ModelError for a file that cannot be read."""
+    for file in ("generation_config.json", "config.json"):
+        config = read_json(folder / file)
+        found = text_config(config).get("eos_token_id", config.get("eos_token_id"))
+        ids = found if isinstance(found, list) else [found]
+        if stops := [one for one in ids if type(one) is int]:
+            return stops
+    return []
+
+
 def read_json(file: Path) -> dict[str, Any]:
     """Return the object in a JSON file; empty if there is no file. Raises ModelError."""
     if not file.exists():

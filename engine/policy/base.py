@@ -89,6 +89,8 @@ class SampleRequest(PolicyValue):
     """Continue after the end-of-sequence token: forced lengths, for measurements."""
     seed: int
     top_logprobs: int = 0
+    grammar: str | None = None
+    """Structural tag of xgrammar as JSON: only tokens that it allows are sampled."""
 
     @property
     def room(self) -> int:

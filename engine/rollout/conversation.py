@@ -1,10 +1,10 @@
 """Conversation of one rollout with the policy, recorded as token sequences.
 
-Token ids and log-probs are kept exactly as sampled. When the agent sends earlier messages again,
-the policy's messages enter the template as their raw sampled text, so a prompt that extends the
-conversation extends the recorded tokens without re-tokenisation, and the trajectory stays one
-branch. A prompt that extends nothing starts a new branch. A prompt that forks from an earlier turn
-starts a branch whose shared tokens are context and are not trained twice.
+Token ids and log-probs are kept exactly as sampled. When the agent sends earlier messages again and
+the chat template continues them, the prompt is the recorded tokens and the new ones behind them,
+without re-tokenisation, and the trajectory stays one branch. A prompt that continues nothing, or
+whose template rewrites what was sampled, starts a new branch, with the reason. A prompt that forks
+from an earlier turn starts a branch whose shared tokens are context and are not trained twice.
 """
 
 import json
@@ -15,7 +15,9 @@ from typing import Any
 
 from engine.policy.base import SampledToken
 from engine.protocol.records.runs import Branch, CutBy
-from engine.rollout.rendering.chat import ChatFormat, Completion, text_of
+from engine.rollout.rendering.chat import ChatFormat, text_of, tool_calls_of
+from engine.rollout.rendering.continuation import Recorded
+from engine.rollout.rendering.syntaxes import Reply
 from engine.runtime.text import parse_shallow
 
 
@@ -27,8 +29,10 @@ class Turn:
     """Messages of the request in canonical form."""
     returned: str
     """Assistant message returned to the agent, in canonical form."""
-    raw: str
-    """Text exactly as sampled, without the end token."""
+    parts: list[str]
+    """Reasoning and content of the answer."""
+    ended: bool
+    """Whether the answer ended with a stop token."""
     branch: int
     text: str
     """Text of the branch up to the end of this turn, special tokens included."""
@@ -45,6 +49,8 @@ class OpenBranch:
     logprobs: list[float] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
     choice: int = 0
+    reason: str = ""
+    """Why it did not continue the branch before."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,8 @@ class Prompt:
     """Number of the model call in the rollout, from 1."""
     start_s: float = 0.0
     """Seconds from the beginning of the conversation."""
+    reason: str = ""
+    """Why the prompt does not continue the recorded tokens, if its messages do."""
 
 
 class Conversation:
@@ -74,6 +82,9 @@ class Conversation:
         self.truncated = False
         self.cut_by: CutBy = ""
         """The limit that cut the last truncated completion."""
+        self.malformed_calls = 0
+        """Number of tool calls that could not be parsed."""
+        self.reasoning_tokens = 0
         self._choices: Counter[int] = Counter()
         """Number of recorded completions by model call."""
         self._start_s = time.monotonic()
@@ -84,34 +95,37 @@ class Conversation:
         tools: list[dict[str, Any]],
         most_tokens: int,
         call: int = 1,
+        variables: dict[str, Any] | None = None,
     ) -> Prompt:
-        """Convert a request into tokens. If its messages extend a recorded conversation, the tokens
-        extend the recorded ones. `call` is the number of the model call, from 1. Raises
-        RolloutError if the template refuses the messages, or the prompt exceeds `most_tokens`."""
+        """Convert a request into tokens. If its messages extend a recorded conversation and the
+        template continues it, the tokens extend the recorded ones. `call` is the number of the
+        model call, from 1; `variables` are further values for the template. Raises RolloutError if
+        the template refuses the messages, or the prompt exceeds `most_tokens`."""
         canonical, at = [_normal(message) for message in messages], self._seconds()
-        answers: dict[int, str] = {}
-        parent: Turn | None = None
-        for place in range(len(messages)):
-            if turn := self._turn(canonical, place):
-                parent = turn
-                answers[place] = turn.raw
-        known = parent.text if parent else ""
-        found = await self._chat.prompt(messages, answers, tools, known, most_tokens)
+        places = reversed(range(len(messages)))
+        parent = next((turn for n in places if (turn := self._turn(canonical, n))), None)
+        recorded = None
+        if parent:
+            count = len(parent.messages) + 1
+            recorded = Recorded(parent.text, count, parent.ended, parent.parts)
+        found = await self._chat.prompt(messages, tools, most_tokens, recorded, variables)
         if parent and found.extends:
             before = self._branches[parent.branch].tokens[: parent.length]
-            return Prompt(before + found.tokens, known + found.text, canonical, parent, call, at)
-        return Prompt(found.tokens, found.text, canonical, None, call, at)
+            text = parent.text + found.text
+            return Prompt(before + found.tokens, text, canonical, parent, call, at)
+        return Prompt(found.tokens, found.text, canonical, None, call, at, found.reason)
 
     def record(
         self,
         prompt: Prompt,
         messages: list[dict[str, Any]],
         sampled: list[SampledToken],
-        raw: str,
-        completion: Completion,
+        reply: Reply,
     ) -> dict[str, Any]:
-        """Record a completion of `prompt`: sampled tokens, their text (`raw`) and its parsed form.
-        `messages` are those of the request. Returns the assistant message for the agent."""
+        """Record a completion of `prompt`: the sampled tokens and their parsed form. `messages` are
+        those of the request. Returns the assistant message for the agent."""
+        self.malformed_calls += reply.malformed
+        self.reasoning_tokens += reply.reasoning_tokens
         number = self._branch_for(prompt)
         branch = self._branches[number]
         if not branch.spans:
@@ -122,17 +136,19 @@ class Conversation:
         branch.logprobs += [token.logprob for token in sampled]
         branch.spans.append((start, len(branch.tokens)))
         branch.times.append((prompt.start_s, self._seconds()))
-        message: dict[str, Any] = {"role": "assistant", "content": completion.content}
-        if completion.tool_calls:
-            message["tool_calls"] = completion.tool_calls
-        ended = self._chat.decode([t.token for t in sampled])
+        message: dict[str, Any] = {"role": "assistant", "content": reply.content}
+        if reply.reasoning:
+            message["reasoning_content"] = reply.reasoning
+        if reply.calls:
+            message["tool_calls"] = tool_calls_of(reply)
         self.turns.append(
             Turn(
                 messages=prompt.messages,
                 returned=_normal(message),
-                raw=raw,
+                parts=[part for part in (reply.reasoning, reply.content) if part],
+                ended=bool(sampled) and sampled[-1].token in self._chat.stops,
                 branch=number,
-                text=prompt.text + ended,
+                text=prompt.text + self._chat.decode([t.token for t in sampled]),
                 length=len(branch.tokens),
             )
         )
@@ -149,6 +165,7 @@ class Conversation:
                 pieces=self._chat.pieces(branch.tokens),
                 times=branch.times,
                 choice=branch.choice,
+                reason=branch.reason,
             )
             for branch in self._branches
             if branch.spans
@@ -178,7 +195,7 @@ class Conversation:
             branch = self._branches[parent.branch]
             branch.tokens += prompt.tokens[parent.length :]
             return parent.branch
-        self._branches.append(OpenBranch(tokens=list(prompt.tokens)))
+        self._branches.append(OpenBranch(tokens=list(prompt.tokens), reason=prompt.reason))
         return len(self._branches) - 1
 
 

@@ -20,7 +20,7 @@ from engine.rollout.conversation import Conversation
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.gateway.requests import MODEL_NAME
 from engine.rollout.gateway.sessions import Exchange, Remote, RemoteSession, Session
-from engine.rollout.rendering.chat import ChatFormat, text_of
+from engine.rollout.rendering.chat import ChatFormat, reasoning_of, text_of
 from engine.runtime.seeds import derive
 from engine.runtime.text import replace_surrogates
 
@@ -193,7 +193,7 @@ def _recorded(
     """Trajectory of a finished rollout; called in a thread if it is long."""
     conversation = session.conversation
     messages = [_message(replace_surrogates(message)) for message in conversation.messages]
-    metrics = {**signs(messages), **result.metrics}
+    metrics = {**signs(messages), **_counts(session), **result.metrics}
     reward, parts = None, result.parts
     problem = _trouble(session) or problem or _unheard(session) or _miscounted(session, result)
     awaits_judge = problem is None and stage.config.judge.enabled
@@ -228,6 +228,20 @@ def _recorded(
         contestant=stage.contestant,
         **_paid(session),
     )
+
+
+def _counts(session: Session | RemoteSession) -> dict[str, float]:
+    """Metrics of the model calls that are not zero: calls whose token limit was lowered to the
+    run's, tool calls that could not be parsed, and tokens of reasoning."""
+    if isinstance(session, RemoteSession):
+        return {}
+    conversation = session.conversation
+    counts = {
+        "capped_calls": session.capped_calls,
+        "malformed_calls": conversation.malformed_calls,
+        "reasoning_tokens": conversation.reasoning_tokens,
+    }
+    return {name: float(count) for name, count in counts.items() if count}
 
 
 def _with_length(
@@ -298,6 +312,7 @@ def _message(message: dict[str, Any]) -> Message:
     return Message(
         role=str(message.get("role", "")),
         content=text_of(message.get("content")),
+        reasoning=reasoning_of(message),
         tool_calls=message.get("tool_calls") or [],
         tool_call_id=message.get("tool_call_id"),
         name=message.get("name"),

@@ -59,13 +59,23 @@ class Guard:
         return None if self._is_known(scope["path"], headers) else UNAUTHORIZED
 
     def _is_known(self, path: str, headers: dict[bytes, list[bytes]]) -> bool:
-        values = headers.get(b"authorization", [])
-        if len(values) != 1 or not values[0].startswith(b"Bearer "):
+        key = sent_key(path, headers)
+        if key is None:
             return False
-        key = values[0].removeprefix(b"Bearer ")
         if path.startswith("/v1/"):
             return self._knows_key(key.decode("latin-1"))
         return hmac.compare_digest(key, self._token)
+
+
+def sent_key(path: str, headers: dict[bytes, list[bytes]]) -> bytes | None:
+    """Key of a request: one bearer token or, at the gateway and without an Authorization header,
+    one `x-api-key`, which Anthropic's clients send. None if there is no such header."""
+    values, others = headers.get(b"authorization", []), headers.get(b"x-api-key", [])
+    if not values and path.startswith("/v1/") and len(others) == 1:
+        return others[0]
+    if len(values) != 1 or not values[0].startswith(b"Bearer "):
+        return None
+    return values[0].removeprefix(b"Bearer ")
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send, status: int) -> None:

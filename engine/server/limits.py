@@ -142,7 +142,7 @@ class KeyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
             return await self._app(scope, receive, send)
-        key = (header(scope, b"authorization") or b"").decode("latin-1").removeprefix("Bearer ")
+        key = api_key(scope)
         lane = self._lane_of(key)
         places, count = self._open.setdefault(key, (asyncio.Semaphore(lane.active), [0]))
         if count[0] >= lane.active + lane.waiting:
@@ -172,7 +172,7 @@ def limited(app: ASGIApp, gateway: Gateway) -> ASGIApp:
 
     def most(scope: Scope) -> int:
         if scope["path"].startswith("/v1/"):
-            return gateway.most_bytes(header(scope, b"authorization") or b"")
+            return gateway.most_bytes(api_key(scope))
         return most_bytes(scope)
 
     return BodyLimit(KeyLimit(app, gateway.lane), most)
@@ -232,6 +232,14 @@ def has_content(scope: Scope) -> bool:
     return (header(scope, b"content-length") or b"0") != b"0" or (
         header(scope, b"transfer-encoding") is not None
     )
+
+
+def api_key(scope: Scope) -> str:
+    """API key that a request carries, in the header of OpenAI's clients or of Anthropic's."""
+    sent = header(scope, b"authorization")
+    if sent is not None:
+        return sent.decode("latin-1").removeprefix("Bearer ")
+    return (header(scope, b"x-api-key") or b"").decode("latin-1")
 
 
 def header(scope: Scope, name: bytes) -> bytes | None:

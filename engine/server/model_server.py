@@ -31,7 +31,7 @@ from engine.rollout.gateway.sessions import Session, request_bytes
 from engine.rollout.rendering.chat import open_chat
 from engine.runtime.closing import closing
 from engine.runtime.seeds import derive
-from engine.server.auth import Guard
+from engine.server.auth import Guard, sent_key
 from engine.server.connections import Connections, raise_descriptor_limit, share_of, start_serving
 from engine.server.limits import HANDLERS, limited
 
@@ -88,7 +88,7 @@ class OpenGateway(Gateway):
         self._make, self._context = make, context
         self._count = 0
 
-    def most_bytes(self, authorization: bytes) -> int:
+    def most_bytes(self, key: str) -> int:
         return request_bytes(self._context)
 
     def session_of(self, request: Request) -> Session:
@@ -108,9 +108,8 @@ class OpenGuard(Guard):
     def _is_known(self, path: str, headers: dict[bytes, list[bytes]]) -> bool:
         if self._api_key is None:
             return True
-        sent = headers.get(b"authorization", [])
-        wanted = f"Bearer {self._api_key}".encode()
-        return len(sent) == 1 and hmac.compare_digest(sent[0], wanted)
+        sent = sent_key(path, headers)
+        return sent is not None and hmac.compare_digest(sent, self._api_key.encode())
 
 
 async def serve_model(

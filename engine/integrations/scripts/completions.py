@@ -42,8 +42,8 @@ class Completion(BaseModel):
     """Natural logarithm, one per sampled token."""
     digest: str
     """Digest of the request's messages and the answer."""
-    raw: str
-    """The answer exactly as sampled, without the end token."""
+    parts: list[str]
+    """Reasoning and content of the answer."""
     text: str
     """Text after that of the parent, special tokens included."""
     temperature: float

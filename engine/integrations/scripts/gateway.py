@@ -24,7 +24,7 @@ from engine.rollout.conversation import Conversation, OpenBranch, Prompt, Turn
 from engine.rollout.gateway.requests import ChatRequest
 from engine.rollout.gateway.sessions import Session
 from engine.rollout.rendering.chat import ChatFormat
-from engine.rollout.rendering.chat import Completion as Said
+from engine.rollout.rendering.syntaxes import Reply
 
 READY_S = 600.0
 """Maximum seconds that a request waits for the model to load or the run to continue."""
@@ -47,10 +47,9 @@ class SharedConversation(Conversation):
         prompt: Prompt,
         messages: list[dict[str, Any]],
         sampled: list[SampledToken],
-        raw: str,
-        completion: Said,
+        reply: Reply,
     ) -> dict[str, Any]:
-        message = super().record(prompt, messages, sampled, raw, completion)
+        message = super().record(prompt, messages, sampled, reply)
         turn, parent = self.turns[-1], prompt.parent
         turn.id = f"c-{uuid.uuid4().hex}"
         if parent and self._known.held.get(parent.id) is None:
@@ -65,7 +64,7 @@ class SharedConversation(Conversation):
                 sampled=[token.token for token in sampled],
                 logprobs=[token.logprob for token in sampled],
                 digest=digest(self._digest(prompt.messages, len(prompt.messages)), turn.returned),
-                raw=raw,
+                parts=turn.parts,
                 text=turn.text[len(parent.text) if parent else 0 :],
                 temperature=self._temperature,
                 top_p=self._top_p,
@@ -86,7 +85,8 @@ class SharedConversation(Conversation):
         return Turn(
             messages=messages[:place],
             returned=message,
-            raw=found.raw,
+            parts=found.parts,
+            ended=whole.tokens[-1] in self._chat.stops,
             branch=len(self._branches) - 1,
             text=whole.text,
             length=len(whole.tokens),

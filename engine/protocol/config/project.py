@@ -29,6 +29,17 @@ class ModelConfig(Section):
     """Rank of the LoRA adapters, one per linear layer."""
     alpha: Annotated[float, Field(gt=0, le=1024)] = 32
     """LoRA scale: the adapter's output is multiplied by alpha / rank."""
+    thinking: Literal["default", "on", "off"] = "default"
+    """Reasoning before an answer, for models whose chat template can turn it on and off; `default`
+    leaves it to the template."""
+    keep_reasoning: Literal["template", "always"] = "template"
+    """Reasoning of earlier answers in later prompts: as the `template` has it (most leave it out
+    after the next user message, as servers do), or `always`, which keeps a rollout one sequence."""
+    tool_syntax: str = "auto"
+    """How the model writes tool calls: `auto` finds it out from the chat template, or the name of a
+    format, such as hermes, mistral, llama-3 or qwen3.5."""
+    template_variables: dict[str, str | int | float | bool] = Field(default_factory=dict)
+    """Further values that the chat template reads, such as reasoning_effort."""
 
 
 class BackendConfig(Section):

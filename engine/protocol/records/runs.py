@@ -59,6 +59,8 @@ class Message(Value):
 
     role: str
     content: str = ""
+    reasoning: str = ""
+    """Reasoning of the model before its answer."""
     tool_calls: list[dict[str, Any]] = Field(default_factory=list)
     tool_call_id: str | None = None
     name: str | None = None
@@ -81,6 +83,8 @@ class Branch(Value):
     choice: int = 0
     """Index of this branch's first choice among the choices of one request (`n` above 1), from
     0."""
+    reason: str = ""
+    """Why the chat template does not continue an earlier branch; empty if the agent did not."""
     times: list[tuple[float, float]] = Field(default_factory=list)
     """Times in seconds from the start of the rollout at which each span was requested and complete;
     empty if not recorded."""

@@ -1,9 +1,8 @@
-"""OpenAI-compatible endpoint for agents: /v1/chat/completions, /v1/responses and /v1/models.
+"""Endpoint for agents in three dialects: OpenAI's chat completions and Responses, Anthropic's
+Messages.
 
-Every rollout has its own key; completions under a key are recorded in its conversation. In training
-the configured temperature and a `top_p` of 1 apply, whatever the agent requests: a rollout must
-come from the distribution that is trained. Validation uses the agent's values. A session with a
-provider's model (remote.py) is forwarded instead. A key of an external script serves all its
+Every rollout has its own key; completions under a key are recorded in its conversation. A session
+with a provider's model (remote.py) is forwarded instead. A key of an external script serves all its
 rollouts, and each request has its own session.
 """
 
@@ -11,7 +10,6 @@ import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from functools import partial
 from typing import Any
 
 from pydantic import ValidationError
@@ -19,50 +17,43 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from engine.policy.base import SampledToken, SampleRequest
 from engine.protocol.problems import AtelierError, RolloutError
-from engine.protocol.records.runs import CutBy
-from engine.rollout.conversation import Prompt
-from engine.rollout.gateway.completions import completion_body, logprobs_of
+from engine.rollout.gateway import anthropic
+from engine.rollout.gateway.completions import DONE, Tokens, completion_body, completion_chunks
+from engine.rollout.gateway.fields import Dialect
 from engine.rollout.gateway.messages import first_invalid_field
 from engine.rollout.gateway.requests import (
     MODEL_NAME,
     BadBody,
     ChatRequest,
     R,
-    chunk,
     error_answer,
     parse_request,
-    too_many_turns,
     with_system,
 )
 from engine.rollout.gateway.responses import (
     Message,
     ResponsesRequest,
+    ResponseStream,
     chat_request,
-    events_of,
     input_messages,
     response_of,
 )
+from engine.rollout.gateway.sampling import begin, complete, last, offered_tools
 from engine.rollout.gateway.sessions import (
     REMOTE_BYTES,
     ROLLOUT_LANE,
     SCRIPT_LANE,
-    Choice,
     RemoteSession,
     RequestLimits,
     Session,
     SessionFactory,
-    chunks,
-    completion_of,
     request_bytes,
 )
-from engine.rollout.rendering.chat import read_completion
-from engine.runtime.seeds import derive
 
 STREAM = "text/event-stream"
 LARGE_BYTES = 2**16
-CONTEXT_FULL = "gateway.context_full"
+Found = Session | RemoteSession | SessionFactory
 
 
 class Gateway:
@@ -98,23 +89,25 @@ class Gateway:
         found = self._sessions.get(key)
         return ROLLOUT_LANE if isinstance(found, Session | RemoteSession) else SCRIPT_LANE
 
-    def most_bytes(self, authorization: bytes) -> int:
-        """Size limit in bytes of a request with this Authorization header, large enough for every
-        prompt that fits the model."""
-        found = self._sessions.get(authorization.decode("latin-1").removeprefix("Bearer "))
+    def most_bytes(self, key: str) -> int:
+        """Size limit in bytes of a request under an API key, large enough for every prompt that
+        fits the model."""
+        found = self._sessions.get(key)
         if found is None or isinstance(found, RemoteSession):
             return REMOTE_BYTES
         return request_bytes(found.max_context)
 
-    def session_of(self, request: Request) -> Session | RemoteSession | SessionFactory:
+    def session_of(self, request: Request) -> Found:
         """Session of the rollout whose API key a request has, or the session factory of a script.
         The request must be authenticated."""
-        return self._sessions[_key(request)]
+        return self._sessions[api_key(request.headers)]
 
     def routes(self) -> list[Route]:
         return [
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/responses", self._respond, methods=["POST"]),
+            Route("/v1/messages", self._message, methods=["POST"]),
+            Route("/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
             Route("/v1/models", self._models, methods=["GET"]),
         ]
 
@@ -127,72 +120,174 @@ class Gateway:
         found = self.session_of(request)
 
         async def answer() -> Response:
-            chat = await self._parsed(ChatRequest, request)
+            chat = await self._parsed(ChatRequest, request, "chat")
             session, chat = await _entered(found, chat)
-            if chat.stream and isinstance(session, Session):
-                events = _stream(session, chat, await _admit(session, chat))
-                return StreamingResponse(events, media_type=STREAM)
-            if chat.stream and isinstance(session, RemoteSession):
-                events = chunks(await session.answer(chat))
-                return StreamingResponse(events, media_type=STREAM)
-            return JSONResponse(await _completion(session, chat))
+            call = await begin(session, chat)
+            tokens = _tokens(session, bool(chat.return_tokens_as_token_ids))
+            if not chat.stream:
+                choices = await complete(call, chat.n)
+                return JSONResponse(completion_body(chat, call, choices, tokens))
+            events = completion_chunks(chat, call, tokens)
+            return StreamingResponse(_guarded(session, events, _chat_error), media_type=STREAM)
 
-        return await self._answered(found, answer)
+        return await self._answered(found, answer, error_answer)
 
     async def _respond(self, request: Request) -> Response:
-        """Handle a request of the Responses API; a stream is sent item by item."""
-        session, histories = self.session_of(request), self._histories.setdefault(_key(request), {})
+        """Handle a request of the Responses API."""
+        key = api_key(request.headers)
+        session, histories = self.session_of(request), self._histories.setdefault(key, {})
 
         async def answer() -> Response:
-            if not isinstance(session, Session | RemoteSession):
-                raise RolloutError.of(
-                    "gateway.not_handed_in",
-                    "Responses of the Responses API cannot be used for training.",
-                    "Use chat completions.",
-                )
-            parsed = await self._parsed(ResponsesRequest, request)
+            owned = _owned(session, "Responses of the Responses API")
+            parsed = await self._parsed(ResponsesRequest, request, "responses")
             before = _before(histories, parsed.previous_response_id)
-            chat = with_system(chat_request(parsed, before), session.system)
-            completion = await _completion(session, chat)
-            response = response_of(parsed, completion)
-            message = completion["choices"][0]["message"]
-            histories[response["id"]] = [*before, *input_messages(parsed), message]
-            if parsed.stream:
-                return StreamingResponse(events_of(response), media_type=STREAM)
-            return JSONResponse(response)
+            chat = with_system(chat_request(parsed, before), owned.system)
+            call, tokens = await begin(owned, chat), _tokens(owned, as_ids=False)
 
-        return await self._answered(session, answer)
+            def remember(response: dict[str, Any], message: Message) -> None:
+                histories[response["id"]] = [*before, *input_messages(parsed), message]
 
-    async def _parsed(self, model: type[R], request: Request) -> R:
+            if not parsed.stream:
+                choice = await last(call.arrivals(0))
+                response = response_of(parsed, call, choice, tokens)
+                remember(response, choice.message)
+                return JSONResponse(response)
+            stream = ResponseStream(parsed, call, tokens)
+
+            async def events() -> AsyncIterator[str]:
+                async for event in stream.events():
+                    if stream.choice is not None:
+                        remember(stream.response, stream.choice.message)
+                    yield event
+
+            return StreamingResponse(_guarded(owned, events(), _responses_error), media_type=STREAM)
+
+        return await self._answered(session, answer, error_answer)
+
+    async def _message(self, request: Request) -> Response:
+        """Handle a request of Anthropic's Messages API."""
+        session = self.session_of(request)
+
+        async def answer() -> Response:
+            owned = _owned(session, "Answers of the Messages API")
+            parsed = await self._parsed(anthropic.MessagesRequest, request, "messages")
+            chat = anthropic.chat_request(parsed, await _switch(owned))
+            call = await begin(owned, with_system(chat, owned.system))
+            if not parsed.stream:
+                choice = await last(call.arrivals(0))
+                return JSONResponse(anthropic.message_body(call, choice))
+            events = anthropic.message_events(call)
+            return StreamingResponse(
+                _guarded(owned, events, anthropic.error_event, end=""), media_type=STREAM
+            )
+
+        return await self._answered(session, answer, _anthropic_error)
+
+    async def _count_tokens(self, request: Request) -> Response:
+        """Count the tokens of the prompt of a Messages request, exactly."""
+        session = self.session_of(request)
+
+        async def answer() -> Response:
+            owned = _owned(session, "Token counts")
+            if not isinstance(owned, Session):
+                raise RolloutError.of(
+                    "gateway.no_count", "The provider of this model does not count tokens ahead."
+                )
+            parsed = await self._parsed(anthropic.MessagesRequest, request, "messages")
+            chat = with_system(anthropic.chat_request(parsed, await _switch(owned)), owned.system)
+            values = chat.variables(await owned.chat.described())
+            prompt = await owned.chat.prompt(
+                chat.messages, offered_tools(chat), owned.max_context * 16, variables=values
+            )
+            return JSONResponse({"input_tokens": len(prompt.tokens)})
+
+        return await self._answered(session, answer, _anthropic_error)
+
+    async def _parsed(self, model: type[R], request: Request, dialect: Dialect) -> R:
         """Parse the body of a request. Long ones are parsed one at a time, off the event loop."""
         body = await request.body()
         if len(body) <= LARGE_BYTES:
-            return parse_request(model, body)
+            return parse_request(model, body, dialect)
         async with self._large:
-            return await asyncio.to_thread(parse_request, model, body)
+            return await asyncio.to_thread(parse_request, model, body, dialect)
 
     async def _answered(
         self,
-        session: Session | RemoteSession | SessionFactory,
+        session: Found,
         answer: Callable[[], Awaitable[Response]],
+        error_body: Callable[[int, str, str], Response],
     ) -> Response:
-        """Convert errors into OpenAI's form; an error that is not the agent's ends the rollout."""
+        """Convert errors into the API's form (`error_body` of status, code and sentence); an error
+        that is not the agent's ends the rollout."""
         try:
             return await answer()
         except ValidationError as error:
-            return error_answer(400, "gateway.bad_request", first_invalid_field(error))
+            return error_body(400, "gateway.bad_request", first_invalid_field(error))
         except BadBody as error:
-            return error_answer(400, "gateway.bad_request", f"body: {error}")
+            return error_body(400, "gateway.bad_request", f"body: {error}")
         except RolloutError as error:
-            return error_answer(400, error.problem.code, str(error))
+            return error_body(400, error.problem.code, str(error))
         except AtelierError as error:
             if isinstance(session, Session | RemoteSession):
                 session.failure = session.failure or error
-            return error_answer(500, error.problem.code, str(error))
+            return error_body(500, error.problem.code, str(error))
 
 
-def _key(request: Request) -> str:
-    return request.headers["authorization"].removeprefix("Bearer ")
+def api_key(headers: Any) -> str:
+    """API key of a request, in the header of OpenAI's clients or of Anthropic's."""
+    bearer: str = headers.get("authorization", "")
+    return bearer.removeprefix("Bearer ") if bearer else str(headers.get("x-api-key", ""))
+
+
+def _owned(found: Found, what: str) -> Session | RemoteSession:
+    if isinstance(found, Session | RemoteSession):
+        return found
+    raise RolloutError.of(
+        "gateway.not_handed_in", f"{what} cannot be used for training.", "Use chat completions."
+    )
+
+
+async def _switch(session: Session | RemoteSession) -> str:
+    """Name of the template's variable that turns the reasoning on and off; empty without one."""
+    return (await session.chat.described()).switch if isinstance(session, Session) else ""
+
+
+def _tokens(session: Session | RemoteSession, as_ids: bool) -> Tokens:
+    if isinstance(session, RemoteSession):
+        return Tokens(None, as_ids)
+    return Tokens(session.chat, as_ids or session.tells_logprobs)
+
+
+async def _guarded(
+    session: Session | RemoteSession,
+    events: AsyncIterator[str],
+    error_event: Callable[[str], str],
+    end: str = DONE,
+) -> AsyncIterator[str]:
+    """Yield the events of a stream; an error in the middle becomes an event, and ends the rollout
+    unless it is the agent's."""
+    try:
+        async for event in events:
+            yield event
+    except AtelierError as error:
+        if not isinstance(error, RolloutError):
+            session.failure = session.failure or error
+        yield error_event(str(error))
+    if end:
+        yield end
+
+
+def _chat_error(message: str) -> str:
+    return f"data: {json.dumps({'error': {'message': message, 'type': 'gateway.failed'}})}\n\n"
+
+
+def _responses_error(message: str) -> str:
+    body = {"type": "error", "code": "gateway.failed", "message": message, "param": None}
+    return f"event: error\ndata: {json.dumps(body)}\n\n"
+
+
+def _anthropic_error(status: int, _: str, message: str) -> Response:
+    return anthropic.error_body(status, message)
 
 
 def _before(histories: dict[str, list[Message]], previous: str | None) -> list[Message]:
@@ -208,7 +303,7 @@ def _before(histories: dict[str, list[Message]], previous: str | None) -> list[M
 
 
 async def _entered(
-    found: Session | RemoteSession | SessionFactory, request: ChatRequest
+    found: Found, request: ChatRequest
 ) -> tuple[Session | RemoteSession, ChatRequest]:
     """Session of a request, and the request with the session's settings applied."""
     session = found if isinstance(found, Session | RemoteSession) else await found.enter(request)
@@ -216,165 +311,3 @@ async def _entered(
     if isinstance(session, Session) and session.tells_logprobs:
         request = request.model_copy(update={"logprobs": True})
     return session, request
-
-
-async def _completion(session: Session | RemoteSession, request: ChatRequest) -> dict[str, Any]:
-    if isinstance(session, RemoteSession):
-        return completion_of(await session.answer(request))
-    prompt = await _admit(session, request)
-    choices = await asyncio.gather(
-        *(_sample(session, request, prompt, index) for index in range(request.n))
-    )
-    return completion_body(session.name, request, prompt, choices)
-
-
-async def _admit(session: Session, request: ChatRequest) -> Prompt:
-    session.calls += 1
-    call = session.calls
-    if call > session.max_turns:
-        raise too_many_turns(session.max_turns)
-    tools = [] if request.tool_choice == "none" else request.tools or []
-    session.conversation.tools = tools or session.conversation.tools
-    most = session.max_context
-    try:
-        prompt = await session.conversation.prompt(request.messages, tools, most, call)
-        if len(prompt.tokens) >= most:
-            raise _too_long(len(prompt.tokens), most)
-    except RolloutError as error:
-        if error.problem.code == CONTEXT_FULL:
-            session.conversation.truncated, session.conversation.cut_by = True, "context"
-        raise
-    return prompt
-
-
-def _too_long(tokens: int, most: int) -> RolloutError:
-    return RolloutError.of(
-        CONTEXT_FULL,
-        f"The prompt has {tokens} tokens; model.max_context is {most}.",
-        "Raise model.max_context or shorten what the agent sends.",
-    )
-
-
-async def _sample(session: Session, request: ChatRequest, prompt: Prompt, index: int) -> Choice:
-    sampled: list[SampledToken] = []
-    finish = "length"
-    async for tokens, reason in _tokens(session, request, prompt, index):
-        sampled += tokens
-        finish = reason
-    return _close(session, request, prompt, index, sampled, finish)
-
-
-async def _tokens(
-    session: Session, request: ChatRequest, prompt: Prompt, index: int
-) -> AsyncIterator[tuple[list[SampledToken], str]]:
-    """Yield sampled tokens and the finish reason that applies if generation ends there."""
-    sample_request = _request(session, request, prompt, index)
-    sampled: list[SampledToken] = []
-    source = session.policy.sample(sample_request)
-    try:
-        async for tokens in source:
-            sampled += tokens
-            ended = session.chat.is_special(sampled[-1].token) and len(sampled) > 0
-            cut = bool(request.stops) and any(
-                stop in session.chat.decode([t.token for t in sampled]) for stop in request.stops
-            )
-            yield tokens, "stop" if ended or cut else "length"
-            if cut:
-                return
-    finally:
-        await source.aclose()  # type: ignore[attr-defined]
-
-
-def _limit(session: Session, request: ChatRequest, prompt: Prompt) -> tuple[int, CutBy]:
-    """Lowest token limit of a completion, and which limit it is (`max_tokens`, `context` or
-    `agent`, in this order if equal)."""
-    limits: list[tuple[int, CutBy]] = [
-        (session.max_tokens, "max_tokens"),
-        (session.max_context - len(prompt.tokens), "context"),
-    ]
-    if wanted := request.max_completion_tokens or request.max_tokens:
-        limits.append((wanted, "agent"))
-    return min(limits, key=lambda limit: limit[0])
-
-
-def _request(session: Session, request: ChatRequest, prompt: Prompt, index: int) -> SampleRequest:
-    free, seed = session.free, session.seed_of(prompt.call, index)
-    if free and request.seed is not None:
-        seed = derive(request.seed, "sample", index)
-    return SampleRequest(
-        tokens=prompt.tokens,
-        max_tokens=_limit(session, request, prompt)[0],
-        temperature=request.temperature
-        if free and request.temperature is not None
-        else session.temperature,
-        top_p=request.top_p if free and request.top_p is not None else 1.0,
-        seed=seed,
-        top_logprobs=(request.top_logprobs or 0) if request.logprobs else 0,
-    )
-
-
-def _close(
-    session: Session,
-    request: ChatRequest,
-    prompt: Prompt,
-    index: int,
-    sampled: list[SampledToken],
-    finish: str,
-) -> Choice:
-    chat, tools = session.chat, bool(request.tools) and request.tool_choice != "none"
-    ids = [token.token for token in sampled]
-    spoken = ids[:-1] if ids and chat.is_special(ids[-1]) else ids
-    raw = chat.decode(spoken)
-    text = chat.decode([token for token in spoken if not chat.is_special(token)])
-    cuts = [text.index(stop) for stop in request.stops if stop in text]
-    completion = read_completion(text[: min(cuts)] if cuts else text, tools)
-    if finish == "length":
-        session.conversation.truncated = True
-        session.conversation.cut_by = _limit(session, request, prompt)[1]
-    message = session.conversation.record(prompt, request.messages, sampled, raw, completion)
-    if completion.tool_calls:
-        finish = "tool_calls"
-    return Choice(index, sampled, raw, finish, message, session.conversation.turns[-1].id)
-
-
-async def _stream(session: Session, request: ChatRequest, prompt: Prompt) -> AsyncIterator[str]:
-    """Stream server-sent chunks. Tool calls are sent complete in the last chunk, since partial
-    calls are useless."""
-    say = partial(chunk, session.name, f"chatcmpl-{uuid.uuid4().hex}")
-    tools = bool(request.tools)
-    try:
-        for index in range(request.n):
-            yield say(index, {"role": "assistant", "content": ""})
-            sampled: list[SampledToken] = []
-            sent, finish = "", "length"
-            async for tokens, reason in _tokens(session, request, prompt, index):
-                sampled += tokens
-                finish = reason
-                ids = [t.token for t in sampled if not session.chat.is_special(t.token)]
-                text = _settled(session.chat.decode(ids), request.stops)
-                if not tools and len(text) > len(sent):
-                    yield say(index, {"content": text[len(sent) :]})
-                    sent = text
-            choice = _close(session, request, prompt, index, sampled, finish)
-            delta = {k: v for k, v in choice.message.items() if k != "role"}
-            delta["content"] = delta["content"][len(sent) :]
-            for place, call in enumerate(delta.get("tool_calls", [])):
-                call["index"] = place
-            logprobs = logprobs_of(choice) if session.tells_logprobs else None
-            yield say(index, delta, choice.finish, logprobs)
-    except AtelierError as error:
-        session.failure = session.failure or error
-        body = {"error": {"message": str(error), "type": error.problem.code}}
-        yield f"data: {json.dumps(body)}\n\n"
-    yield "data: [DONE]\n\n"
-
-
-def _settled(text: str, stops: list[str]) -> str:
-    """Part of the text that can be streamed: without incomplete characters or a possible beginning
-    of a stop string."""
-    text = text.rstrip("\ufffd")
-    cuts = [text.index(stop) for stop in stops if stop in text]
-    if cuts:
-        return text[: min(cuts)]
-    held = max((len(stop) - 1 for stop in stops), default=0)
-    return text[: len(text) - held] if held else text

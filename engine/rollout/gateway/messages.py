@@ -103,7 +103,7 @@ class ToolFields(TypedDict):
 
 @with_config(OPEN)
 class ItemFields(TypedDict):
-    """Item of a Responses request: a message, a function call or its output."""
+    """Item of a Responses request: reasoning, a message, a function call or its output."""
 
     type: NotRequired[Name]
     role: NotRequired[Role]
@@ -112,6 +112,7 @@ class ItemFields(TypedDict):
     name: NotRequired[Name]
     arguments: NotRequired[str]
     output: NotRequired[Content]
+    summary: NotRequired[list[dict[str, Any]] | None]
 
 
 @with_config(OPEN)

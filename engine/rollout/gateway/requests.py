@@ -1,14 +1,14 @@
-"""Requests and streamed chunks in OpenAI's format, limited to supported fields."""
+"""Chat completion requests in OpenAI's format."""
 
-import json
-import time
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse
 
 from engine.protocol.problems import RolloutError
+from engine.rollout.gateway.fields import Dialect, check_fields
 from engine.rollout.gateway.messages import ChatMessage, Tool
+from engine.rollout.rendering.probes import Findings
 from engine.runtime.text import parse_shallow
 
 MODEL_NAME = "policy"
@@ -35,8 +35,14 @@ class BadBody(Exception):
     """Request body that cannot be parsed; its text is the reason."""
 
 
+class StreamOptions(BaseModel):
+    include_usage: bool = False
+    include_obfuscation: bool = False
+    """Padding against readers of network traffic: without effect on loopback."""
+
+
 class ChatRequest(BaseModel):
-    """Supported fields of a chat completion request; other fields are ignored."""
+    """Chat completion request. `fields.py` says what happens to fields that are not here."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
@@ -47,6 +53,10 @@ class ChatRequest(BaseModel):
     ]
     tools: Annotated[list[Tool], Field(fail_fast=True, max_length=MOST_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: dict[str, Any] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    """Structure of the answer in vLLM's form: one of json, json_object, regex, choice, grammar."""
     temperature: float | None = Field(default=None, ge=0, le=5)
     top_p: float | None = Field(default=None, gt=0, le=1)
     max_tokens: int | None = Field(default=None, ge=1, lt=2**31)
@@ -54,25 +64,53 @@ class ChatRequest(BaseModel):
     n: int = Field(default=1, ge=1, le=64)
     stop: Stop | Annotated[list[Stop], Field(max_length=MOST_STOPS)] | None = None
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**63)
-    logprobs: bool = False
+    logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
-    stream: bool = False
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    reasoning_effort: str | None = Field(default=None, max_length=MOST_NAME)
+    """Variable of this name in the chat template; `none` turns the reasoning off."""
+    chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=100)] | None = None
+    """Further values that the chat template reads."""
+    return_tokens_as_token_ids: bool | None = None
+    """Log-probs name tokens `token_id:7`, as vLLM does."""
 
     @property
     def stops(self) -> list[str]:
         stops = [self.stop] if isinstance(self.stop, str) else self.stop or []
         return [stop for stop in stops if stop]
 
+    def variables(self, findings: Findings) -> dict[str, Any]:
+        """Values for the chat template that the request wants. Raises RolloutError if the template
+        has no such effort of reasoning."""
+        values = dict(self.chat_template_kwargs or {})
+        effort = self.reasoning_effort
+        if effort is None:
+            return values
+        if "reasoning_effort" in findings.variables:
+            return {**values, "reasoning_effort": effort}
+        if effort == "none" and findings.switch:
+            return {**values, findings.switch: False}
+        raise RolloutError.of(
+            "gateway.refused_field",
+            "reasoning_effort: the model's chat template does not read it.",
+            "Leave the field out; model.thinking turns the reasoning on or off.",
+            where="reasoning_effort",
+        )
 
-def parse_request(model: type[R], body: bytes) -> R:
-    """Parse a request body. Raises ValidationError with the invalid field, and BadBody if the body
-    is not JSON, too large or nested too deeply, or contains a number that is not finite."""
+
+def parse_request(model: type[R], body: bytes, dialect: Dialect) -> R:
+    """Parse a request body. Raises ValidationError with the invalid field, RolloutError for a field
+    that is refused or unknown, and BadBody if the body is not a JSON object, too large or nested
+    too deeply, or contains a number that is not finite."""
     if values_in(body) > MOST_VALUES:
         raise BadBody(f"it has more than {MOST_VALUES:,} values")
     try:
         value = parse_shallow(body)
     except ValueError as error:
         raise BadBody(str(error)) from error
+    if isinstance(value, dict):
+        check_fields(dialect, value)
     return model.model_validate(value)
 
 
@@ -87,28 +125,6 @@ def with_system(request: ChatRequest, system: str | None) -> ChatRequest:
     messages = list(request.messages)
     messages[slice(0, 0) if place is None else slice(place, place + 1)] = [replacement]
     return request.model_copy(update={"messages": messages})
-
-
-def chunk(
-    model: str,
-    name: str,
-    index: int,
-    delta: dict[str, Any],
-    finish: str | None = None,
-    logprobs: dict[str, Any] | None = None,
-) -> str:
-    """Server-sent event of a streamed completion with id `name`: new content `delta` of choice
-    `index`. `finish` is the finish_reason, None before the end."""
-    body = {
-        "id": name,
-        "object": "chat.completion.chunk",
-        "created": int(time.time()),
-        "model": model,
-        "choices": [
-            {"index": index, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
-        ],
-    }
-    return f"data: {json.dumps(body)}\n\n"
 
 
 def error_answer(status: int, code: str, message: str) -> JSONResponse:

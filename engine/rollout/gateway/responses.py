@@ -1,30 +1,36 @@
 """Responses API of OpenAI on top of chat completions: conversion of requests and responses.
 
-A response has one message, function calls, or both. Other parts of the API (files, images, tools
-that a provider executes) are refused with an explanation. Pure functions.
+A response has reasoning, a message and function calls, as far as the model wrote them. Other parts
+of the API (files, images, tools that a provider executes) are refused with an explanation.
 """
 
+import itertools
 import json
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from engine.protocol.problems import RolloutError
+from engine.rollout.gateway.completions import Tokens, usage_of
 from engine.rollout.gateway.messages import FlatTool, Item, Name, form
 from engine.rollout.gateway.requests import MOST_MESSAGES, MOST_TOOLS, ChatRequest
+from engine.rollout.gateway.sampling import ModelCall
+from engine.rollout.gateway.sessions import Choice
+from engine.rollout.rendering.chat import reasoning_of
 
 TEXT = {"input_text", "output_text", "text"}
 Message = dict[str, Any]
 
 
 class ResponsesRequest(BaseModel):
-    """Supported fields of a Responses request; other fields are ignored."""
+    """Request of the Responses API. `fields.py` says what happens to fields that are not here."""
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
+    model: Name = ""
     input: Annotated[
         Annotated[str, Tag("(text)")]
         | Annotated[list[Item], Field(fail_fast=True, max_length=MOST_MESSAGES), Tag("(parts)")],
@@ -34,39 +40,80 @@ class ResponsesRequest(BaseModel):
     previous_response_id: Name | None = None
     tools: Annotated[list[FlatTool], Field(fail_fast=True, max_length=MOST_TOOLS)] | None = None
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=5)
     top_p: float | None = Field(default=None, gt=0, le=1)
+    top_logprobs: int | None = Field(default=None, ge=0, le=20)
+    include: Annotated[list[Name], Field(max_length=100)] | None = None
+    """`message.output_text.logprobs` is honoured; reasoning is always sent as text."""
     max_output_tokens: int | None = Field(default=None, ge=1, lt=2**31)
-    stream: bool = False
+    text: dict[str, Any] | None = None
+    reasoning: dict[str, Any] | None = None
+    chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=100)] | None = None
+    structured_outputs: dict[str, Any] | None = None
+    stream: bool | None = None
+
+    @property
+    def logprobs(self) -> bool:
+        """Whether the answer has log-probs."""
+        return bool(self.top_logprobs) or "message.output_text.logprobs" in (self.include or [])
 
 
 def chat_request(request: ResponsesRequest, before: list[Message]) -> ChatRequest:
     """Convert a request to a chat completion request. `before` are the messages of the previous
-    response. Raises RolloutError for items that are neither text nor function calls."""
+    response. Raises RolloutError for items that are neither text nor function calls, and for
+    settings that are not supported."""
     first = [{"role": "system", "content": request.instructions}] if request.instructions else []
-    choice = request.tool_choice
-    if isinstance(choice, dict) and "name" in choice:
-        choice = {"type": "function", "function": {"name": choice["name"]}}
     return ChatRequest(
+        model=request.model,
         messages=[*first, *before, *input_messages(request)],
         tools=[_tool(tool) for tool in request.tools or []] or None,
-        tool_choice=choice,
+        tool_choice=_tool_choice(request.tool_choice),
+        parallel_tool_calls=request.parallel_tool_calls,
+        response_format=_response_format(request.text or {}),
+        structured_outputs=request.structured_outputs,
+        reasoning_effort=(request.reasoning or {}).get("effort"),
         temperature=request.temperature,
         top_p=request.top_p,
         max_completion_tokens=request.max_output_tokens,
+        chat_template_kwargs=request.chat_template_kwargs,
+        logprobs=request.logprobs,
+        top_logprobs=request.top_logprobs,
     )
 
 
+def _tool_choice(choice: Any) -> Any:
+    match choice:
+        case {"type": "function", "name": name}:
+            return {"type": "function", "function": {"name": name}}
+        case {"type": "allowed_tools", "mode": mode, "tools": tools}:
+            return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+    return choice
+
+
+def _response_format(text: dict[str, Any]) -> dict[str, Any] | None:
+    if text.get("verbosity", "medium") not in (None, "medium"):
+        raise RolloutError.of(
+            "gateway.refused_field",
+            "text.verbosity: no chat template reads it; say it in a message.",
+            "Leave the field out.",
+            where="text.verbosity",
+        )
+    given = text.get("format")
+    if isinstance(given, dict) and given.get("type") == "json_schema":
+        schema = {name: value for name, value in given.items() if name != "type"}
+        return {"type": "json_schema", "json_schema": schema}
+    return given
+
+
 def input_messages(request: ResponsesRequest) -> list[Message]:
-    """Request items as chat messages; text and function calls of one assistant turn are merged."""
+    """Request items as chat messages; reasoning, text and function calls of one assistant turn are
+    merged."""
     if isinstance(request.input, str):
         return [{"role": "user", "content": request.input}]
     messages: list[Message] = []
     for item in request.input:
-        kind = item.get("type", "message")
-        if kind == "reasoning":
-            continue
-        message = _message(item, kind)
+        message = _message(item, item.get("type", "message"))
         if message["role"] == "assistant" and messages and messages[-1]["role"] == "assistant":
             _join(messages[-1], message)
         else:
@@ -74,71 +121,157 @@ def input_messages(request: ResponsesRequest) -> list[Message]:
     return messages
 
 
-def response_of(request: ResponsesRequest, completion: dict[str, Any]) -> dict[str, Any]:
-    """Convert a chat completion with one choice into a response object of the Responses API."""
-    choice = completion["choices"][0]
-    cut = choice["finish_reason"] == "length"
-    usage = completion["usage"]
+def response_of(
+    request: ResponsesRequest, call: ModelCall, choice: Choice, tokens: Tokens
+) -> dict[str, Any]:
+    """Whole answer as a response object."""
+    cut = choice.finish == "length"
+    status = "incomplete" if cut else "completed"
+    response = _empty(request, call)
+    logprobs = tokens.logprobs(choice.sampled)["content"] if request.logprobs else []
+    usage = usage_of([choice])
+    return {
+        **response,
+        "status": status,
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "output": _output(choice.message, status, logprobs),
+        "usage": {
+            "input_tokens": usage["prompt_tokens"],
+            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+            "output_tokens": usage["completion_tokens"],
+            "output_tokens_details": {"reasoning_tokens": choice.reasoning_tokens},
+            "total_tokens": usage["total_tokens"],
+        },
+    }
+
+
+def _empty(request: ResponsesRequest, call: ModelCall) -> dict[str, Any]:
     return {
         "id": f"resp_{uuid.uuid4().hex}",
         "object": "response",
         "created_at": int(time.time()),
-        "status": "incomplete" if cut else "completed",
-        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "status": "in_progress",
+        "incomplete_details": None,
         "error": None,
-        "model": completion["model"],
+        "model": call.name,
         "instructions": request.instructions,
         "previous_response_id": request.previous_response_id,
-        "output": _output(choice["message"], "incomplete" if cut else "completed"),
-        "parallel_tool_calls": True,
+        "output": [],
+        "parallel_tool_calls": request.parallel_tool_calls is not False,
         "tool_choice": request.tool_choice or "auto",
         "tools": request.tools or [],
         "temperature": request.temperature,
         "top_p": request.top_p,
         "max_output_tokens": request.max_output_tokens,
         "metadata": {},
-        "text": {"format": {"type": "text"}},
-        "usage": {
-            "input_tokens": usage["prompt_tokens"],
-            "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-            "output_tokens": usage["completion_tokens"],
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": usage["total_tokens"],
-        },
+        "text": request.text or {"format": {"type": "text"}},
+        "usage": None,
     }
 
 
-def events_of(response: dict[str, Any]) -> Iterator[str]:
-    """Server-sent events of a complete response, in the order of a stream; the text or arguments of
-    each item are sent as one piece."""
-    number = iter(range(1_000_000))
+class ResponseStream:
+    """Events of a streamed answer: items open when their first piece arrives; function calls are
+    sent complete at the end."""
 
-    def say(kind: str, **values: Any) -> str:
-        body = {"type": kind, "sequence_number": next(number), **values}
+    def __init__(self, request: ResponsesRequest, call: ModelCall, tokens: Tokens) -> None:
+        self._request, self._call, self._tokens = request, call, tokens
+        self._number = itertools.count()
+        self._items: list[dict[str, Any]] = []
+        self._open: dict[str, Any] | None = None
+        self._pieces: list[str] = []
+        self.response = _empty(request, call)
+        """The response; whole after the last event."""
+        self.choice: Choice | None = None
+
+    async def events(self) -> AsyncIterator[str]:
+        """Yield the server-sent events of the answer."""
+        yield self._event("response.created", response=self.response)
+        yield self._event("response.in_progress", response=self.response)
+        async for arriving in self._call.arrivals(0):
+            for kind, text in (
+                ("reasoning", arriving.delta.reasoning), ("message", arriving.delta.content),
+            ):  # fmt: skip
+                for event in self._piece(kind, text) if text else ():
+                    yield event
+            self.choice = arriving.choice or self.choice
+        assert self.choice is not None
+        final = response_of(self._request, self._call, self.choice, self._tokens)
+        final |= {name: self.response[name] for name in ("id", "created_at")}
+        self._fit(final["output"])
+        for event in self._close():
+            yield event
+        for item in final["output"][len(self._items) :]:
+            for event in self._whole(item):
+                yield event
+        self.response = final
+        ended = "incomplete" if final["status"] == "incomplete" else "completed"
+        yield self._event(f"response.{ended}", response=final)
+
+    def _piece(self, kind: str, text: str) -> Iterator[str]:
+        if self._open is None or self._open["type"] != kind:
+            yield from self._close()
+            item = _reasoning("") if kind == "reasoning" else _words("", "in_progress", [])
+            self._open = item
+            self._items.append(item)
+            opened = {**item, "content": []}
+            yield self._event("response.output_item.added", output_index=self._at, item=opened)
+            yield self._event(
+                "response.content_part.added", part=item["content"][0], **self._position()
+            )
+        self._pieces.append(text)
+        extra: dict[str, Any] = {} if kind == "reasoning" else {"logprobs": []}
+        yield self._event(f"{_text_event(kind)}.delta", delta=text, **extra, **self._position())
+
+    def _close(self) -> Iterator[str]:
+        if self._open is None:
+            return
+        item, text = self._open, "".join(self._pieces)
+        part = item["content"][0]
+        part["text"] = text
+        extra = {} if item["type"] == "reasoning" else {"logprobs": part["logprobs"]}
+        name = f"{_text_event(item['type'])}.done"
+        yield self._event(name, text=text, **extra, **self._position())
+        yield self._event("response.content_part.done", part=part, **self._position())
+        if item["type"] == "message":
+            item["status"] = "completed"
+        yield self._event("response.output_item.done", output_index=self._at, item=item)
+        self._open, self._pieces = None, []
+
+    def _whole(self, item: dict[str, Any]) -> Iterator[str]:
+        self._items.append(item)
+        if item["type"] != "function_call":  # an empty message: nothing of it has arrived
+            yield self._event("response.output_item.added", output_index=self._at, item=item)
+        else:
+            opened = {**item, "status": "in_progress", "arguments": ""}
+            yield self._event("response.output_item.added", output_index=self._at, item=opened)
+            arguments, place = item["arguments"], {"output_index": self._at, "item_id": item["id"]}
+            name = "response.function_call_arguments"
+            yield self._event(f"{name}.delta", delta=arguments, **place)
+            yield self._event(f"{name}.done", arguments=arguments, name=item["name"], **place)
+        yield self._event("response.output_item.done", output_index=self._at, item=item)
+
+    def _fit(self, output: list[dict[str, Any]]) -> None:
+        """Give the final items the ids under which they were streamed."""
+        for streamed, item in zip(self._items, output, strict=False):
+            item["id"] = streamed["id"]
+            if item["type"] == "message" and streamed["type"] == "message":
+                streamed["content"][0]["logprobs"] = item["content"][0]["logprobs"]
+
+    @property
+    def _at(self) -> int:
+        return len(self._items) - 1
+
+    def _position(self) -> dict[str, Any]:
+        assert self._open is not None
+        return {"output_index": self._at, "item_id": self._open["id"], "content_index": 0}
+
+    def _event(self, kind: str, **values: Any) -> str:
+        body = {"type": kind, "sequence_number": next(self._number), **values}
         return f"event: {kind}\ndata: {json.dumps(body)}\n\n"
 
-    initial = {**response, "status": "in_progress", "output": [], "usage": None}
-    yield say("response.created", response=initial)
-    yield say("response.in_progress", response=initial)
-    for index, item in enumerate(response["output"]):
-        position = {"output_index": index, "item_id": item["id"]}
-        empty: dict[str, Any] = {"content": []} if item["type"] == "message" else {"arguments": ""}
-        opened = {**item, "status": "in_progress", **empty}
-        yield say("response.output_item.added", output_index=index, item=opened)
-        if item["type"] == "message":
-            part = item["content"][0]
-            position["content_index"] = 0
-            yield say("response.content_part.added", part={**part, "text": ""}, **position)
-            yield say("response.output_text.delta", delta=part["text"], logprobs=[], **position)
-            yield say("response.output_text.done", text=part["text"], logprobs=[], **position)
-            yield say("response.content_part.done", part=part, **position)
-        else:
-            arguments = item["arguments"]
-            yield say("response.function_call_arguments.delta", delta=arguments, **position)
-            yield say("response.function_call_arguments.done", arguments=arguments, **position)
-        yield say("response.output_item.done", output_index=index, item=item)
-    ended = "response.incomplete" if response["status"] == "incomplete" else "response.completed"
-    yield say(ended, response=response)
+
+def _text_event(kind: str) -> str:
+    return f"response.{'reasoning_text' if kind == 'reasoning' else 'output_text'}"
 
 
 def _tool(tool: dict[str, Any]) -> dict[str, Any]:
@@ -149,7 +282,8 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
             "supported here.",
             "Define the tool as a function that the agent runs.",
         )
-    kept = {name: tool[name] for name in ("name", "description", "parameters") if tool.get(name)}
+    names = ("name", "description", "parameters", "strict")
+    kept = {name: tool[name] for name in names if tool.get(name)}
     return {"type": "function", "function": kept}
 
 
@@ -164,6 +298,10 @@ def _message(item: dict[str, Any], kind: str) -> Message:
         case "function_call_output":
             output = _text(item.get("output"))
             return {"role": "tool", "tool_call_id": item.get("call_id"), "content": output}
+        case "reasoning":
+            parts = [*(item.get("content") or []), *(item.get("summary") or [])]
+            words = "".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+            return {"role": "assistant", "content": "", "reasoning_content": words}
     raise RolloutError.of(
         "gateway.unknown_item",
         f"An item of type {kind} is not supported here.",
@@ -185,28 +323,18 @@ def _text(content: Any) -> str:
 
 def _join(message: Message, more: Message) -> None:
     message["content"] += more["content"]
-    if calls := more.get("tool_calls"):
-        message["tool_calls"] = [*message.get("tool_calls", []), *calls]
+    for name in ("reasoning_content", "tool_calls"):
+        if found := more.get(name):
+            message[name] = message[name] + found if message.get(name) else found
 
 
-def _output(message: Message, status: str) -> list[dict[str, Any]]:
+def _output(message: Message, status: str, logprobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     calls = message.get("tool_calls") or []
     found: list[dict[str, Any]] = []
-    if message["content"] or not calls:
-        part: dict[str, Any] = {
-            "type": "output_text",
-            "text": message["content"] or "",
-            "annotations": [],
-        }
-        found.append(
-            {
-                "type": "message",
-                "id": f"msg_{uuid.uuid4().hex}",
-                "status": status,
-                "role": "assistant",
-                "content": [part],
-            }
-        )
+    if reasoning := reasoning_of(message):
+        found.append(_reasoning(reasoning))
+    if message["content"] or not (calls or found):
+        found.append(_words(message["content"] or "", status, logprobs))
     for call in calls:
         found.append(
             {
@@ -219,3 +347,20 @@ def _output(message: Message, status: str) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def _reasoning(text: str) -> dict[str, Any]:
+    part = {"type": "reasoning_text", "text": text}
+    name = f"rs_{uuid.uuid4().hex}"
+    return {"type": "reasoning", "id": name, "summary": [], "content": [part]}
+
+
+def _words(text: str, status: str, logprobs: list[dict[str, Any]]) -> dict[str, Any]:
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+    return {
+        "type": "message",
+        "id": f"msg_{uuid.uuid4().hex}",
+        "status": status,
+        "role": "assistant",
+        "content": [part],
+    }

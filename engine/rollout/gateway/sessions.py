@@ -4,10 +4,7 @@ A provider's model returns no token ids and log-probs, so its rollouts cannot be
 failed provider call makes the whole rollout unscored, even if the agent handles it.
 """
 
-import json
 import time
-import uuid
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -16,7 +13,7 @@ from engine.protocol.problems import AtelierError, Problem, RolloutError
 from engine.protocol.records.judging import Usage
 from engine.protocol.records.runs import Branch, CutBy, ModelCall
 from engine.rollout.conversation import Conversation
-from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, chunk, too_many_turns
+from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, too_many_turns
 from engine.rollout.rendering.chat import ChatFormat, text_of
 from engine.runtime.seeds import derive
 
@@ -42,6 +39,8 @@ class Session:
     """Whether responses always carry log-probs."""
     conversation: Conversation = field(init=False)
     calls: int = 0
+    capped_calls: int = 0
+    """Number of calls for which the agent allowed more tokens than `max_tokens`."""
     failure: AtelierError | None = None
     """First failure caused by the policy, not the agent: the rollout does not count."""
 
@@ -56,12 +55,23 @@ class Session:
 
 @dataclass(frozen=True)
 class Choice:
+    """Answer of a model call; a call has `n` of them."""
+
     index: int
     sampled: list[SampledToken]
-    raw: str
+    """Empty for a provider's model."""
     finish: str
+    """OpenAI's finish_reason: stop, length or tool_calls."""
     message: dict[str, Any]
-    id: str
+    """Assistant message in OpenAI's form."""
+    prompt_tokens: int
+    """Prompt tokens that this choice adds to the usage of the call."""
+    completion_tokens: int
+    reasoning_tokens: int = 0
+    """Those of the completion tokens that are reasoning."""
+    stopped: str | None = None
+    """The stop string that ended it."""
+    id: str = ""
     """Id of the completion's record, if it has one."""
 
 
@@ -97,7 +107,11 @@ def request_bytes(max_context: int) -> int:
     return 2**20 + 32 * max_context
 
 
-PASSED_ON = ("tool_choice", "temperature", "top_p", "stop")
+PASSED_ON = (
+    "tool_choice", "parallel_tool_calls", "response_format", "temperature", "top_p", "stop", "seed",
+    "reasoning_effort",
+)  # fmt: skip
+"""Fields of a request that a provider receives as the agent sent them."""
 
 
 class ProviderAnswer(NamedTuple):
@@ -210,7 +224,7 @@ class RemoteSession:
         if request.tools:
             body["tools"] = request.tools
         else:
-            del values["tool_choice"]
+            del values["tool_choice"], values["parallel_tool_calls"]
         return body | {name: value for name, value in values.items() if value is not None}
 
     async def _say(self, request: ChatRequest, body: dict[str, Any], call: str) -> ProviderAnswer:
@@ -222,35 +236,3 @@ class RemoteSession:
         if len(request.messages) >= len(exchange.messages):
             exchange.messages = [*request.messages, answer.message]
         return answer
-
-
-def completion_of(choices: list[ProviderAnswer]) -> dict[str, Any]:
-    prompt = sum(choice.usage.prompt_tokens for choice in choices)
-    completion = sum(choice.usage.completion_tokens for choice in choices)
-    return {
-        "id": f"chatcmpl-{uuid.uuid4().hex}",
-        "object": "chat.completion",
-        "created": int(time.time()),
-        "model": MODEL_NAME,
-        "choices": [
-            {"index": n, "message": c.message, "finish_reason": c.finish, "logprobs": None}
-            for n, c in enumerate(choices)
-        ],
-        "usage": {
-            "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
-        },
-    }
-
-
-async def chunks(choices: list[ProviderAnswer]) -> AsyncIterator[str]:
-    """Yield a complete response as server-sent chunks, one per choice, for a client that requested
-    a stream."""
-    name = f"chatcmpl-{uuid.uuid4().hex}"
-    for index, choice in enumerate(choices):
-        delta = json.loads(json.dumps(choice.message))
-        for place, call in enumerate(delta.get("tool_calls", [])):
-            call["index"] = place
-        yield chunk(MODEL_NAME, name, index, delta, choice.finish)
-    yield "data: [DONE]\n\n"

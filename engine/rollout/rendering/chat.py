@@ -1,13 +1,12 @@
-"""Conversion between chat messages and tokens by the model's template and tokenizer, and tool
-calls.
+"""Chat format of a model: messages to tokens and sampled tokens to messages, by its own template
+and tokenizer.
 
-Tool calls are in the Hermes format that Qwen and most open models use: a JSON object between
-<tool_call> and </tool_call>. Templates and tokenizer patterns are untrusted code, so rendering and
-tokenising happen in a separate process (renderer.py) with limits.
+Templates and tokenizer patterns are untrusted code, so rendering, tokenising and parsing happen in
+a separate process (renderer.py) with limits. What the template does (how tool calls are written,
+whether earlier reasoning stays) is found by probes (probes.py).
 """
 
 import asyncio
-import bisect
 import contextlib
 import json
 import re
@@ -18,21 +17,32 @@ from typing import Any, NamedTuple, Self
 
 from tokenizers import Tokenizer
 
-from engine.models.file_checks import chat_template
+from engine.models.file_checks import chat_template, stop_tokens
+from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import ModelError, RolloutError
+from engine.rollout.rendering.continuation import Recorded
+from engine.rollout.rendering.probes import Findings
 from engine.rollout.rendering.renderer import RenderClient
+from engine.rollout.rendering.syntaxes import Call, Reply
 from engine.runtime.text import parse_shallow
 
-OPEN, CLOSE = "<tool_call>", "</tool_call>"
-BRACE = re.compile(r"\s*+\{")
+BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+"""Token of one byte, in vocabularies with byte fallback."""
 GREETING = [{"role": "user", "content": "Hello"}]
+PROMPT_TAIL = 128
+"""Tokens at the end of a prompt that show whether it opens the reasoning."""
 
 
-class Completion(NamedTuple):
-    """Sampled text parsed into an assistant message."""
+def _byte_signs() -> dict[str, int]:
+    """Byte of each sign in a byte-level vocabulary (GPT-2's table, Radford et al. 2019): printable
+    bytes are themselves, the others follow from U+0100."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    signs = {chr(byte): byte for byte in printable}
+    return signs | {chr(256 + place): byte for place, byte in enumerate(others)}
 
-    content: str
-    tool_calls: list[dict[str, Any]]
+
+BYTES = _byte_signs()
 
 
 class PromptTokens(NamedTuple):
@@ -41,28 +51,40 @@ class PromptTokens(NamedTuple):
     text: str
     tokens: list[int]
     extends: bool
-    """Whether the prompt begins with the known text; text and tokens then contain only the rest."""
+    """Whether the prompt continues the recorded tokens; text and tokens are then only the rest."""
+    reason: str
+    """Why the prompt does not continue the recorded tokens."""
 
 
 class ChatFormat:
     """Chat template and tokenizer of one model. `close` it, or use it in a `with` block.
 
-    `render`, `render_answered` and `encode` block and are for threads; on the event loop, await
-    `prompt`.
+    `render`, `render_answered`, `findings` and `encode` block and are for threads; on the event
+    loop, await `prompt` and `parse`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        added = self._tokenizer.get_added_tokens_decoder()
+    def __init__(self, folder: Path, model: ModelConfig | None = None) -> None:
+        """`model`: settings of the reasoning; the template's own defaults without it."""
+        self.folder = folder
+        self._model = model or ModelConfig()
+        self.tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        added = self.tokenizer.get_added_tokens_decoder()
         self._signs = frozenset(token for token, it in added.items() if it.special)
+        self.special_tokens = {it.content: n for n, it in added.items() if it.special}
+        """Token ids of the special tokens, by text."""
         self._special = _special_tokens(folder)
-        _refuse_patterns(self._tokenizer, folder)
+        self._byte_level = type(self.tokenizer.decoder).__name__ == "ByteLevel"
+        self.stops = stop_tokens(folder) or self._ids([self._special["eos_token"]])
+        """Token ids that end an answer."""
+        _refuse_patterns(self.tokenizer, folder)
         load = {
             "template": chat_template(folder),
             "special": self._special,
+            "stops": self.stops,
             "tokenizer": str(folder / "tokenizer.json"),
         }
         self._renderer = RenderClient(folder.name, load)
+        self._findings: Findings | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -78,10 +100,30 @@ class ChatFormat:
         """Render one greeting as a test. Raises ModelError if the template exceeds its limits; a
         template that refuses a single greeting is accepted."""
         try:
-            self.render(GREETING, [])
+            self._renderer.ask(
+                "render", messages=GREETING, tools=[], answer=True, variables=self._variables({})
+            )
         except RolloutError as error:
             if error.problem.code == "model.template_overran":
                 raise ModelError(error.problem) from error
+
+    @property
+    def findings(self) -> Findings:
+        """Behaviour of the template. Raises RolloutError if it exceeds a limit."""
+        if self._findings is not None:
+            return self._findings
+        found = Findings(**self._renderer.ask("describe").head)
+        if (chosen := self._model.tool_syntax) != "auto":
+            found = found._replace(syntax=chosen)
+        self._findings = found
+        return found
+
+    async def described(self) -> Findings:
+        """`findings`, without blocking the event loop."""
+        if self._findings is None:
+            await asyncio.to_thread(lambda: self.findings)
+        assert self._findings is not None
+        return self._findings
 
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool = True
@@ -107,32 +149,77 @@ class ChatFormat:
     def _rendered(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool
     ) -> dict[str, Any]:
-        shown = [for_template(message) for message in messages]
-        return self._renderer.ask("render", messages=shown, tools=tools, answer=answer).head
+        shown = [for_template(message, self.findings) for message in messages]
+        values = self._variables({})
+        return self._renderer.ask(
+            "render", messages=shown, tools=tools, answer=answer, variables=values
+        ).head
 
     async def prompt(
         self,
         messages: list[dict[str, Any]],
-        answers: dict[int, str],
         tools: list[dict[str, Any]],
-        known: str,
         most_tokens: int,
+        recorded: Recorded | None = None,
+        variables: dict[str, Any] | None = None,
     ) -> PromptTokens:
-        """Render and tokenise a prompt off the event loop. `answers` maps message positions to the
-        raw text that the policy sampled; `known` is the text whose tokens are recorded: if the
-        prompt begins with it, only the rest is returned. Raises RolloutError if the template
-        refuses the messages or exceeds a limit, or if the text cannot fit into `most_tokens`."""
-        shown = [for_template(message) for message in messages]
-        answer = await self._renderer.prompt(
-            cached=not answers,
+        """Render and tokenise a prompt off the event loop. If the template continues the `recorded`
+        tokens, only the rest is returned. `variables` are further values for the template. Raises
+        RolloutError if the template refuses the messages or exceeds a limit, if it does not read a
+        variable, or if the text cannot fit into `most_tokens`."""
+        findings = await self.described()
+        shown = [for_template(message, findings) for message in messages]
+        answer = await self._renderer.request(
+            "prompt",
+            cached=recorded is None,
             messages=shown,
             tools=tools,
-            answers=answers,
-            known=known,
+            variables=self._variables(variables or {}),
+            recorded=recorded,
+            keep_reasoning=self._model.keep_reasoning == "always",
             most_tokens=most_tokens,
         )
         head = answer.head
-        return PromptTokens(head["text"], answer.tokens, head["extends"])
+        return PromptTokens(head["text"], answer.tokens, head["extends"], head["reason"])
+
+    async def parse(
+        self, sampled: list[int], prompt: list[int], tools: list[dict[str, Any]]
+    ) -> Reply:
+        """Parse sampled tokens, with the stop token if it was sampled, into text, reasoning and
+        calls of the offered `tools`. `prompt` are the tokens before them. Raises RolloutError if
+        parsing exceeds a limit."""
+        findings = await self.described()
+        if not findings.reasons and not (tools and findings.syntax):
+            return Reply(self.words(sampled), None, [], False)
+        head = (
+            await self._renderer.request(
+                "parse",
+                syntax=findings.syntax,
+                reasons=findings.reasons,
+                tokens=sampled,
+                prompt=prompt[-PROMPT_TAIL:],
+                tools=tools,
+            )
+        ).head
+        return Reply(**{**head, "calls": [Call(*call) for call in head["calls"]]})
+
+    def _variables(self, wanted: dict[str, Any]) -> dict[str, Any]:
+        """Values of the template's variables: the run's settings and those that a request wants.
+        Raises RolloutError for a variable that the template does not read."""
+        model, values = self._model, dict(self._model.template_variables)
+        if model.thinking != "default" or wanted:
+            findings = self.findings
+            if model.thinking != "default" and findings.switch:
+                values[findings.switch] = model.thinking == "on"
+            for name in wanted:
+                if name not in findings.variables:
+                    known = ", ".join(findings.variables) or "no variables"
+                    raise RolloutError.of(
+                        "gateway.unknown_variable",
+                        f"chat_template_kwargs.{name}: the model's chat template does not read it.",
+                        f"It reads {known}.",
+                    )
+        return {**values, **wanted}
 
     @property
     def end(self) -> str:
@@ -146,7 +233,20 @@ class ChatFormat:
 
     def decode(self, tokens: list[int]) -> str:
         """Text of token ids, with special tokens visible."""
-        return self._tokenizer.decode(tokens, skip_special_tokens=False)
+        return self.tokenizer.decode(tokens, skip_special_tokens=False)
+
+    def words(self, tokens: list[int]) -> str:
+        """Text of token ids, without special tokens."""
+        return self.decode([token for token in tokens if token not in self._signs])
+
+    def token_bytes(self, token: int) -> bytes:
+        """Bytes that a token adds to the text, which may be part of a character only."""
+        name = self.tokenizer.id_to_token(token) or ""
+        if token not in self._signs and self._byte_level:
+            return bytes(BYTES[sign] for sign in name if sign in BYTES)
+        if hexadecimal := BYTE.fullmatch(name):
+            return bytes([int(hexadecimal[1], 16)])
+        return self.decode([token]).encode()
 
     def pieces(self, tokens: list[int]) -> list[str]:
         """Text of each token; their concatenation is the text of all. A character whose bytes are
@@ -168,89 +268,57 @@ class ChatFormat:
         """Whether a token is a special token of the format, not text."""
         return token in self._signs
 
-
-def read_completion(text: str, tools_offered: bool) -> Completion:
-    """Split a completion into text and tool calls (only if tools were offered); a call that cannot
-    be parsed stays text."""
-    if not tools_offered:
-        return Completion(text, [])
-    spans = _call_spans(text)
-    calls = [call for _, _, body in spans if (call := _tool_call(body))]
-    if not calls:
-        return Completion(text, [])
-    kept, end = [], 0
-    for start, after, _ in spans:
-        kept.append(text[end:start])
-        end = after
-    return Completion("".join([*kept, text[end:]]).strip(), calls)
+    def _ids(self, tokens: list[str]) -> list[int]:
+        found = (self.tokenizer.token_to_id(token) for token in tokens if token)
+        return [token for token in found if token is not None]
 
 
-def _call_spans(text: str) -> list[tuple[int, int, str]]:
-    """Start, end and body of each `<tool_call> {…} </tool_call>`, in time linear in the length of
-    the text: a model can be made to write thousands of unclosed ones."""
-    ends, place = [], text.find(CLOSE)
-    while place >= 0:
-        if (body_end := _before_blanks(text, place)) > 0 and text[body_end - 1] == "}":
-            ends.append((place, body_end))
-        place = text.find(CLOSE, place + len(CLOSE))
-    found: list[tuple[int, int, str]] = []
-    place = text.find(OPEN) if ends else -1
-    while place >= 0:
-        match = BRACE.match(text, place + len(OPEN))
-        after = place + 1
-        if match:
-            number = bisect.bisect_left(ends, (match.end(), 0))
-            if number == len(ends):
-                break
-            close, body_end = ends[number]
-            after = close + len(CLOSE)
-            found.append((place, after, text[match.end() - 1 : body_end]))
-        place = text.find(OPEN, after)
-    return found
-
-
-def _before_blanks(text: str, place: int) -> int:
-    while place > 0 and text[place - 1].isspace():
-        place -= 1
-    return place
-
-
-def _tool_call(text: str) -> dict[str, Any] | None:
-    try:
-        call = parse_shallow(text)
-    except ValueError:
-        return None
-    if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        return None
-    arguments = call.get("arguments", {})
-    return {
-        "id": f"call_{uuid.uuid4().hex[:24]}",
-        "type": "function",
-        "function": {
-            "name": call["name"],
-            "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
-        },
-    }
-
-
-def for_template(message: dict[str, Any]) -> dict[str, Any]:
-    """Message as templates expect it: content as text, arguments of tool calls as objects."""
-    message = {**message, "content": text_of(message.get("content"))}
+def for_template(message: dict[str, Any], findings: Findings) -> dict[str, Any]:
+    """Message as a template expects it: content as text, reasoning in its field, arguments of tool
+    calls as objects or as text."""
+    reasoning = reasoning_of(message)
+    left = ("reasoning_content", "reasoning", "thinking")
+    message = {name: value for name, value in message.items() if name not in left}
+    message["content"] = text_of(message.get("content"))
+    if reasoning and findings.reasoning_field:
+        message[findings.reasoning_field] = reasoning
+    if message.get("role") == "developer" and not findings.developer:
+        message["role"] = "system"
     calls = message.get("tool_calls")
     if calls:
-        message["tool_calls"] = [_with_object(call) for call in calls]
+        message["tool_calls"] = [_shown_call(call, findings.text_arguments) for call in calls]
     else:
         message.pop("tool_calls", None)
     return message
 
 
-def _with_object(call: dict[str, Any]) -> dict[str, Any]:
+def reasoning_of(message: dict[str, Any]) -> str:
+    """Reasoning of an assistant message, in any of the fields that servers use for it."""
+    found = message.get("reasoning_content") or message.get("reasoning") or ""
+    return found if isinstance(found, str) else ""
+
+
+def _shown_call(call: dict[str, Any], as_text: bool) -> dict[str, Any]:
     function = dict(call.get("function") or {})
     arguments = function.get("arguments") or "{}"
-    if isinstance(arguments, str):
+    if as_text and not isinstance(arguments, str):
+        function["arguments"] = json.dumps(arguments, ensure_ascii=False)
+    elif not as_text and isinstance(arguments, str):
         with contextlib.suppress(ValueError):  # no JSON: the template shows it as it is
             function["arguments"] = parse_shallow(arguments)
     return {**call, "function": function}
+
+
+def tool_calls_of(reply: Reply) -> list[dict[str, Any]]:
+    """Tool calls of a reply in OpenAI's form, with new ids where the model wrote none."""
+    return [
+        {
+            "id": call.id or f"call_{uuid.uuid4().hex[:24]}",
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for call in reply.calls
+    ]
 
 
 def text_of(content: Any) -> str:
@@ -261,12 +329,12 @@ def text_of(content: Any) -> str:
     if isinstance(content, str):
         return content
     if isinstance(content, list) and all(isinstance(p, dict) for p in content):
-        if any(part.get("type") != "text" for part in content):
+        if any(part.get("type") not in ("text", "refusal") for part in content):
             raise RolloutError.of(
                 "gateway.not_text",
                 "The model reads text only; a message contains an image, audio or file.",
             )
-        return "".join(str(part.get("text", "")) for part in content)
+        return "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
     raise RolloutError.of(
         "gateway.bad_message", "A message's content is neither text nor a list of parts."
     )
@@ -295,10 +363,11 @@ def _special_tokens(folder: Path) -> dict[str, str]:
 
 
 @contextlib.asynccontextmanager
-async def open_chat(folder: Path) -> AsyncIterator[ChatFormat]:
+async def open_chat(folder: Path, model: ModelConfig | None = None) -> AsyncIterator[ChatFormat]:
     """Load and test the chat format of the model in `folder`, as a context manager; its renderer
-    process ends with the block. Raises ModelError if template or tokenizer cannot be used."""
-    chat = await asyncio.to_thread(ChatFormat, folder)
+    process ends with the block. `model`: settings of the reasoning. Raises ModelError if template
+    or tokenizer cannot be used."""
+    chat = await asyncio.to_thread(ChatFormat, folder, model)
     try:
         await asyncio.to_thread(chat.check)
         yield chat

@@ -2,7 +2,7 @@
 
 The process starts at the first request, is replaced after it exceeds a limit, and ends with
 `close`. Requests are sequential. `ask` blocks and is for threads; on the event loop, await
-`prompt`.
+`request`.
 """
 
 import asyncio
@@ -73,11 +73,11 @@ class RenderClient:
         ModelError if it cannot be loaded."""
         return self._locked(_encoded(op, fields))
 
-    async def prompt(self, *, cached: bool, **fields: Any) -> Answer:
-        """Render and tokenise a prompt without blocking the event loop; `fields` are the arguments
-        of `Renderer.prompt`. With `cached`, an equal request is answered from a cache, unless the
-        template gives varying results (such as a date)."""
-        data = _encoded("prompt", fields)
+    async def request(self, op: str, *, cached: bool = False, **fields: Any) -> Answer:
+        """Send an operation like `ask`, without blocking the event loop. With `cached`, an equal
+        request is answered from a cache, unless the template gives varying results (such as a
+        date)."""
+        data = _encoded(op, fields)
         key = hashlib.blake2b(data, digest_size=16).digest() if cached else b""
         if cached and (known := self._cache.get(key)):
             self._cache.move_to_end(key)

@@ -9,115 +9,21 @@ a signal that identifies the part: SIGVTALRM rendering, SIGPROF tokenising.
 """
 
 import contextlib
-import datetime
 import json
 import resource
-import secrets
 import signal
 import socket
 import struct
 import sys
 from array import array
-from typing import Any, NamedTuple
+from typing import Any
 
-import jinja2
-from jinja2 import nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
-MOST_CHARS = 32_000_000
-"""Largest length of a rendered text in characters."""
-VOLATILE = ("strftime_now", "random")
-"""Names by which a template can render equal messages differently."""
-Messages = list[dict[str, Any]]
-
-
-class TooLong(Exception):
-    """Error for a rendered text that is longer than `MOST_CHARS`."""
-
-
-class Generation(Extension):
-    """`{% generation %} … {% endgeneration %}`: mark of the assistant's text in Hugging Face
-    templates (transformers, `apply_chat_template(return_assistant_tokens_mask=True)`)."""
-
-    tags = {"generation"}  # noqa: RUF012 - Jinja declares it so
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        end = nodes.TemplateData(self.environment.globals["answer_ends"])
-        return [*body, nodes.Output([end], lineno=line)]
-
-
-class Rendered(NamedTuple):
-    text: str
-    answer_end: int | None
-    """Offset in the text at which the last answer ends, if the template marks answers."""
-
-
-class Template:
-    """Compiled chat template. Raises jinja2.TemplateSyntaxError for invalid source."""
-
-    def __init__(self, source: str, special: dict[str, str]) -> None:
-        self._special = special
-        self._mark = f"\ue0fe{secrets.token_hex(8)}\ue0ff"  # unknown to whoever writes messages
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=[loopcontrols],
-            optimized=False,  # else constants are computed while it loads
-        )
-        environment.globals["answer_ends"] = self._mark
-        environment.add_extension(Generation)
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise
-        environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
-        self._template = environment.from_string(source)
-        del environment.globals["answer_ends"]
-        self.volatile = any(name in source for name in VOLATILE)
-
-    def render(self, messages: Messages, tools: Messages, answer: bool) -> Rendered:
-        """Render messages as text; with `answer`, the text ends where the next assistant text
-        begins. Raises TooLong, and any exception of the template."""
-        parts, length = [], 0
-        for part in self._template.generate(
-            messages=messages, tools=tools or None, add_generation_prompt=answer, **self._special
-        ):
-            length += len(part)
-            if length > MOST_CHARS:
-                raise TooLong
-            parts.append(part)
-        marked = "".join(parts)
-        if self._mark not in marked:
-            return Rendered(marked, None)
-        before, _, after = marked.rpartition(self._mark)
-        before = before.replace(self._mark, "")
-        return Rendered(before + after, len(before))
-
-    def fill(self, messages: Messages, answers: dict[int, str], tools: Messages) -> str:
-        """Render the prompt, with the messages at the positions in `answers` replaced by these raw
-        texts exactly as given. A template may change its input (strip it, remove thoughts), so each
-        message is rendered as a random placeholder, which is then replaced by the raw text."""
-        nonce = secrets.token_hex(8)
-        shown, marks = list(messages), []
-        for number, place in enumerate(answers):
-            marks.append(f"\u2402{nonce}-{number}\u2403")
-            shown[place] = {"role": "assistant", "content": marks[-1]}
-        text = self.render(shown, tools, answer=True).text
-        for mark, raw in zip(marks, answers.values(), strict=True):
-            text = text.replace(mark, raw, 1)
-        return text
-
-
-def _to_json(value: Any, indent: int | None = None, **_: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _raise(message: str) -> None:
-    raise jinja2.TemplateError(message)
-
+from engine.rollout.rendering.continuation import Recorded, Tokens, continue_recorded
+from engine.rollout.rendering.probes import Probe
+from engine.rollout.rendering.syntaxes import Syntaxes
+from engine.rollout.rendering.template import Template, TooLong
 
 RENDER_S = 3.0
 """CPU seconds for one rendering."""
@@ -125,6 +31,8 @@ LOAD_S = 20.0
 ENCODE_S = 3.0
 """CPU seconds for one tokenising, plus one second for each `CHARS_PER_S` characters."""
 CHARS_PER_S = 100_000
+PARSED_PER_S = 5_000
+"""Sampled tokens that a second of parsing is allowed for."""
 MEMORY_BYTES = 512 * 2**20
 """Bytes that a request may use in addition to the loaded model."""
 FRAME = struct.Struct("!II")
@@ -143,37 +51,76 @@ class Renderer:
     def __init__(self, head: dict[str, Any]) -> None:
         with _limited(signal.ITIMER_VIRTUAL, LOAD_S):
             self._tokenizer = Tokenizer.from_file(head["tokenizer"])
+        self._stops = head["stops"]
+        added = self._tokenizer.get_added_tokens_decoder()
+        names = (self._tokenizer.id_to_token(stop) for stop in head["stops"])
+        self._tokens = Tokens(
+            stops=[name for name in names if name],
+            special=[token.content for token in added.values() if token.special],
+        )
+        self._syntaxes = Syntaxes(self._tokenizer, head["stops"], head["template"])
         _limit_memory()
         with _limited(signal.ITIMER_VIRTUAL, RENDER_S):  # compiling evaluates what is constant
             self._template = Template(head["template"], head["special"])
         longest = max(map(len, self._tokenizer.get_vocab()), default=1)
         self._most_chars = longest * (SHRINKING if self._tokenizer.normalizer else 1)
 
+    def describe(self) -> dict[str, Any]:
+        """Behaviour of the template (`probes.Findings`)."""
+        with _limited(signal.ITIMER_VIRTUAL, LOAD_S):
+            probe = Probe(
+                self._template,
+                self._syntaxes,
+                lambda text: self.encode(text, special=False).tolist(),
+                self._stops,
+            )
+            return probe.describe()._asdict()
+
     def prompt(
         self,
         messages: list[dict[str, Any]],
         tools: list[dict[str, Any]],
-        answers: dict[str, str],
-        known: str,
+        variables: dict[str, Any],
+        recorded: list[Any] | None,
+        keep_reasoning: bool,
         most_tokens: int,
     ) -> "tuple[dict[str, Any], array[int] | None]":
-        """Return (header with text and whether it extends `known`, tokens), with only the part
-        after `known` if the prompt begins with `known`. The header is an error and the tokens None
-        if the prompt cannot fit into `most_tokens`. `answers`: raw texts by message position."""
+        """Return (header with text, whether it extends the recorded tokens and why not, tokens),
+        with only the text behind the `recorded` tokens if the prompt continues them. The header is
+        an error and the tokens None if the prompt cannot fit into `most_tokens`."""
         with _limited(signal.ITIMER_VIRTUAL, RENDER_S):
-            text = self._template.fill(messages, {int(k): v for k, v in answers.items()}, tools)
-        extends = bool(known) and text.startswith(known)
-        text = text[len(known) :] if extends else text
-        if len(text) > most_tokens * self._most_chars:
-            return {"error": "too_many_chars", "message": str(len(text))}, None
-        tokens = self.encode(text, special=False)
-        return {"text": text, "extends": extends, "volatile": self._template.volatile}, tokens
+            found = continue_recorded(
+                self._template,
+                messages,
+                tools,
+                variables,
+                Recorded(*recorded) if recorded else None,
+                self._tokens,
+                keep_reasoning,
+            )
+        if len(found.text) > most_tokens * self._most_chars:
+            return {"error": "too_many_chars", "message": str(len(found.text))}, None
+        tokens = self.encode(found.text, special=False)
+        return {**found._asdict(), "volatile": self._template.volatile}, tokens
 
     def render(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]],
+        answer: bool,
+        variables: dict[str, Any],
     ) -> dict[str, Any]:
         with _limited(signal.ITIMER_VIRTUAL, RENDER_S):
-            return self._template.render(messages, tools, answer)._asdict()
+            return self._template.render(messages, tools, answer, variables)._asdict()
+
+    def parse(
+        self, syntax: str, reasons: bool, tokens: list[int], prompt: list[int], tools: list[Any]
+    ) -> dict[str, Any]:
+        """Sampled tokens as a `syntaxes.Reply`."""
+        with _limited(signal.ITIMER_PROF, ENCODE_S + len(tokens) / PARSED_PER_S):
+            reply = self._syntaxes.parser(syntax, reasons)(tokens, prompt, tools)
+            thoughts = self._tokenizer.encode(reply.reasoning or "", add_special_tokens=False)
+            return reply._replace(reasoning_tokens=len(thoughts.ids))._asdict()
 
     def encode(self, text: str, special: bool) -> "array[int]":
         with _limited(signal.ITIMER_PROF, ENCODE_S + len(text) / CHARS_PER_S):
@@ -213,6 +160,12 @@ def serve(line: socket.socket) -> None:
                 case "render":
                     assert renderer is not None
                     answer = renderer.render(**head)
+                case "describe":
+                    assert renderer is not None
+                    answer = renderer.describe()
+                case "parse":
+                    assert renderer is not None
+                    answer = renderer.parse(**head)
                 case _:
                     assert renderer is not None
                     answer, tokens = {}, renderer.encode(**head)

@@ -163,7 +163,7 @@ class ArenaService:
                     yield RemoteStage(config, remote, *shared, contestant.name)
                 return
             policy = await self._policy_for(run, contestant, config.model, crowded)
-            async with open_chat(Path(contestant.model_path)) as chat:
+            async with open_chat(Path(contestant.model_path), config.model) as chat:
                 yield Stage(config, chat, policy, *shared, None, contestant.name)
 
     @contextlib.asynccontextmanager

@@ -10,7 +10,8 @@ import pytest
 from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken
 from engine.rollout.conversation import Conversation, Prompt
-from engine.rollout.rendering.chat import ChatFormat, read_completion
+from engine.rollout.rendering.chat import ChatFormat
+from engine.rollout.rendering.syntaxes import Reply
 
 END = 2
 USER = {"role": "user", "content": "Where is Ada?"}
@@ -42,8 +43,8 @@ def answer(
     prompt = prompt_of(conversation, messages, tools)
     tokens = chat.encode(text) + ([END] if ended else [])
     sampled = [SampledToken(token, -0.5, []) for token in tokens]
-    completion = read_completion(text, bool(tools))
-    return conversation.record(prompt, messages, sampled, text, completion)
+    reply = asyncio.run(chat.parse([token.token for token in sampled], prompt.tokens, tools or []))
+    return conversation.record(prompt, messages, sampled, reply)
 
 
 def test_turns_that_extend_stay_one_branch(chat: ChatFormat) -> None:
@@ -70,9 +71,7 @@ def test_sampled_ids_are_never_tokenized_again(chat: ChatFormat) -> None:
     prompt = prompt_of(conversation, [USER])
     unusual_tokens = [SampledToken(token, -1.0, []) for token in [200, 201, 202, END]]
     decoded = chat.decode([200, 201, 202])
-    message = conversation.record(
-        prompt, [USER], unusual_tokens, decoded, read_completion(decoded, False)
-    )
+    message = conversation.record(prompt, [USER], unusual_tokens, Reply(decoded, None, [], False))
     prompt_of(conversation, [USER, message, USER])
     assert prompt_of(conversation, [USER, message, USER]).tokens[: len(prompt.tokens) + 4] == [
         *prompt.tokens,
@@ -121,13 +120,3 @@ def test_truncated_answer_still_extends(chat: ChatFormat) -> None:
 def test_pieces_join_to_the_text(chat: ChatFormat) -> None:
     tokens = chat.encode("naïve – 東京 🙂 end")
     assert "".join(chat.pieces(tokens)) == "naïve – 東京 🙂 end"
-
-
-def test_tool_calls_are_parsed_and_invalid_ones_stay_text() -> None:
-    text = 'Let me look.<tool_call>\n{"name": "find", "arguments": {"q": "Ada"}}\n</tool_call>'
-    completion = read_completion(text, True)
-    assert completion.content == "Let me look."
-    assert completion.tool_calls[0]["function"] == {"name": "find", "arguments": '{"q": "Ada"}'}
-    broken = '<tool_call>{"name": "find", "arguments": }</tool_call>'
-    assert read_completion(broken, True) == (broken, [])
-    assert read_completion(text, False) == (text, [])

@@ -145,7 +145,7 @@ def make_folder(project: Path, spec: RunSpec, scenarios: Sequence[Scenario] = ()
 
 def _demonstrations(project: Path, config: ProjectConfig, model: Path) -> Data:
     """Demonstrations of an SFT run. Raises ConfigError if they cannot be trained on."""
-    with ChatFormat(model) as chat:
+    with ChatFormat(model, config.model) as chat:
         data = collect(project, config, chat)
     refuse(project, config, data)
     return data

@@ -57,7 +57,7 @@ async def policy_of(
     model = await asyncio.to_thread(model_of, run.spec)
     config = run.config if sampling else without_sampler(run.config)
     try:
-        async with open_chat(model) as chat:
+        async with open_chat(model, config.model) as chat:
             policy = await start_policy(config, model, run.log_file, config.model.name)
             policy.on_restart = run.sampler_restarted
             try:

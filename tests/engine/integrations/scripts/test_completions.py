@@ -21,7 +21,7 @@ def answer(name: str, parent: str = "", version: int = 0, size: int = 2) -> Comp
         sampled=[ord(name[0])] * size,
         logprobs=[-0.1 * len(name)] * size,
         digest=f"said {name}",
-        raw=name,
+        parts=[name],
         text=f"<{name}>",
         temperature=1.0,
         top_p=1.0,

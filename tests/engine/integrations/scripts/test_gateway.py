@@ -11,7 +11,8 @@ from engine.integrations.scripts.completions import KEPT_UPDATES, Completions
 from engine.integrations.scripts.gateway import SharedConversation
 from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken
-from engine.rollout.rendering.chat import ChatFormat, read_completion
+from engine.rollout.rendering.chat import ChatFormat
+from engine.rollout.rendering.syntaxes import Reply
 
 END = 2
 USER = {"role": "user", "content": "Where is Ada?"}
@@ -34,8 +35,8 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
     first = SharedConversation(chat, store, 0, 1.0, 1.0)
     sampled = sample(chat, "In the  garden")
     message = first.record(
-        asyncio.run(first.prompt([USER], [], 2000)), [USER], sampled, "In the  garden",
-        read_completion("In the  garden", False),
+        asyncio.run(first.prompt([USER], [], 2000)), [USER], sampled,
+        Reply("In the  garden", None, [], False),
     )  # fmt: skip
 
     messages: list[dict[str, Any]] = [USER, message, {"role": "user", "content": "Sure?"}]
@@ -45,7 +46,7 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
     store.forget_before(KEPT_UPDATES + 1)  # training steps run during the sampling
     assert len(store) == 0
     second_sample = sample(chat, "Yes")
-    second.record(prompt, messages, second_sample, "Yes", read_completion("Yes", False))
+    second.record(prompt, messages, second_sample, Reply("Yes", None, [], False))
 
     completion = store.held.get(second.turns[-1].id)
     assert completion is not None

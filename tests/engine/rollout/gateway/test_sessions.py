@@ -8,14 +8,10 @@ import pytest
 
 from engine.protocol.problems import Problem, RolloutError
 from engine.protocol.records.judging import Usage
+from engine.rollout.gateway.completions import Tokens, completion_chunks
 from engine.rollout.gateway.requests import ChatRequest, with_system
-from engine.rollout.gateway.sessions import (
-    NoProviderAnswer,
-    ProviderAnswer,
-    RemoteSession,
-    chunks,
-    completion_of,
-)
+from engine.rollout.gateway.sampling import begin
+from engine.rollout.gateway.sessions import NoProviderAnswer, ProviderAnswer, RemoteSession
 
 USER = {"role": "user", "content": "Hello"}
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -61,11 +57,11 @@ def test_agent_request_is_forwarded_with_known_fields_only() -> None:
     provider = ScriptedProvider({"tool_calls": [CALL]}, {"content": "Done."})
     session = RemoteSession("t1", provider, max_turns=4)
     tools = [{"type": "function", "function": {"name": "look"}}]
-    answer = completion_of(ask(session, tools=tools, tool_choice="auto", max_tokens=999, seed=3))
-    assert answer["choices"][0]["message"]["tool_calls"] == [CALL]
+    (answer,) = ask(session, tools=tools, tool_choice="auto", max_tokens=999, seed=3)
+    assert answer.message["tool_calls"] == [CALL]
     assert provider.asked[0] == (
         "t1", "1.0",
-        {"messages": [USER], "max_tokens": 64, "tools": tools, "tool_choice": "auto"},
+        {"messages": [USER], "max_tokens": 64, "tools": tools, "tool_choice": "auto", "seed": 3},
     )  # fmt: skip
     longer = [USER, session.conversation.messages[-1], {"role": "tool", "content": "7"}]
     ask(session, messages=longer, temperature=0.0, stop="END", max_completion_tokens=7)
@@ -84,15 +80,15 @@ def test_stream_contains_the_whole_answer() -> None:
     session = RemoteSession(
         "t1", ScriptedProvider({"content": "Hi", "tool_calls": [CALL]}), max_turns=1
     )
-    answer = ask(session, stream=True)
+    request = ChatRequest(messages=[USER], stream=True)
 
     async def lines() -> list[str]:
-        return [line async for line in chunks(answer)]
+        call = await begin(session, request)
+        return [line async for line in completion_chunks(request, call, Tokens(None, False))]
 
-    first, last = asyncio.run(lines())
-    delta = json.loads(first.removeprefix("data: "))["choices"][0]["delta"]
+    _, last = asyncio.run(lines())
+    delta = json.loads(last.removeprefix("data: "))["choices"][0]["delta"]
     assert (delta["content"], delta["tool_calls"][0]["index"]) == ("Hi", 0)
-    assert last == "data: [DONE]\n\n"
 
 
 def test_unanswered_request_is_recorded_with_its_cost() -> None:

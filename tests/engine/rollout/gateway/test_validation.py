@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.rollout.rendering.chat import read_completion
+from engine.rollout.rendering.syntaxes import Call, read_hermes
 from engine.runtime.text import MOST_DEPTH
 from tests.engine.rollout.conftest import GatewayHarness
 
@@ -114,14 +114,16 @@ def test_non_object_body_is_rejected(harness: GatewayHarness, body: bytes) -> No
     assert answer.json()["error"]["code"] == "gateway.bad_request"
 
 
-def test_unknown_fields_and_non_json_arguments_are_accepted(harness: GatewayHarness) -> None:
-    deep = "[" * 5000 + "]" * 5000
+def test_non_json_arguments_and_unknown_fields_of_messages_are_accepted(
+    harness: GatewayHarness,
+) -> None:
+    deep = "[" * 110 + "]" * 110
     call = {**CALL, "function": {"name": "f", "arguments": deep}}
     messages = [
         {**USER, "mood": "good"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
     ]
-    body = {"messages": messages, "frequency_penalty": 0.5, "whatever": {"a": 1}}
+    body = {"messages": messages}
     assert post(harness, "/chat/completions", json.dumps(body).encode()).status_code == 200
 
 
@@ -141,11 +143,11 @@ def test_thousands_of_open_tool_calls_are_parsed_quickly() -> None:
     """A regular expression that searches the end from each start would take minutes."""
     start = time.perf_counter()
     text = "<tool_call>{" * 50_000
-    assert read_completion(text, True) == (text, [])
+    assert "".join(p for p in read_hermes(text) if isinstance(p, str)) == text
     blanks = ("<tool_call>" + " " * 1000) * 500 + "}</tool_call>" + " " * 10_000 + "</tool_call>"
-    assert read_completion(blanks, True).tool_calls == []
+    assert not any(isinstance(piece, Call) for piece in read_hermes(blanks))
     deep = '<tool_call>{"name": "f", "arguments": ' + "[" * 10_000 + "]" * 10_000 + "}</tool_call>"
-    assert read_completion(deep, True).tool_calls == []
+    assert not any(isinstance(piece, Call) for piece in read_hermes(deep))
     seconds = time.perf_counter() - start
     print(f"{seconds:.3f} s for hostile completions")
     assert seconds < 2
@@ -153,6 +155,7 @@ def test_thousands_of_open_tool_calls_are_parsed_quickly() -> None:
 
 def test_tool_call_may_contain_its_own_delimiters() -> None:
     text = 'A <tool_call> {"name": "f", "arguments": {"x": "</tool_call>"}} </tool_call> B'
-    completion = read_completion(text, True)
-    assert json.loads(completion.tool_calls[0]["function"]["arguments"]) == {"x": "</tool_call>"}
-    assert completion.content == "A  B"
+    before, call, after = read_hermes(text)
+    assert isinstance(call, Call)
+    assert json.loads(call.arguments) == {"x": "</tool_call>"}
+    assert (before, after) == ("A ", " B")

@@ -71,7 +71,7 @@ def test_hostile_template_fails_only_its_prompt(
 
     async def attack() -> None:
         async with open_chat(folder) as chat:
-            prompt = chat.prompt([{"role": "user", "content": "attack"}], {}, [], "", 500)
+            prompt = chat.prompt([{"role": "user", "content": "attack"}], [], 500)
             start = time.perf_counter()
             error, longest = await stall_during(prompt)
             seconds = time.perf_counter() - start
@@ -80,7 +80,7 @@ def test_hostile_template_fails_only_its_prompt(
             print(f"{name}: {seconds:.2f} s, loop stalled {1000 * longest:.0f} ms: {error}")
             assert seconds < 20
             assert longest < 0.5
-            assert (await chat.prompt([USER], {}, [], "", 500)).text == "ok"
+            assert (await chat.prompt([USER], [], 500)).text == "ok"
 
     asyncio.run(attack())
 
@@ -122,11 +122,11 @@ def test_backtracking_pattern_does_not_stall_the_event_loop(
 
     async def attack() -> None:
         async with open_chat(folder) as chat:
-            prompt = chat.prompt([{"role": "user", "content": "a" * 3000}], {}, [], "", 100_000)
+            prompt = chat.prompt([{"role": "user", "content": "a" * 3000}], [], 100_000)
             result, longest = await stall_during(prompt)
             print(f"{type(result).__name__}, loop stalled {1000 * longest:.0f} ms: {result!s:.100}")
             assert longest < 0.5
-            assert (await chat.prompt([USER], {}, [], "", 500)).tokens
+            assert (await chat.prompt([USER], [], 500)).tokens
 
     asyncio.run(attack())
 
@@ -150,7 +150,7 @@ def chat(tiny_model: Path) -> Iterator[ChatFormat]:
 def test_oversized_prompt_is_rejected_before_tokenization(chat: ChatFormat) -> None:
     long = [{"role": "user", "content": "x" * 1_000_000}]
     with pytest.raises(RolloutError, match=r"1,000,\d+ characters") as raised:
-        asyncio.run(chat.prompt(long, {}, [], "", 200))
+        asyncio.run(chat.prompt(long, [], 200))
     assert raised.value.problem.code == "gateway.context_full"
 
 
@@ -161,7 +161,7 @@ def test_prompt_is_fast_and_cached_when_repeated(chat: ChatFormat) -> None:
             messages = [USER, {"role": "assistant", "content": f"Yes {number}"}, USER]
             for times in (fresh, repeated):
                 start = time.perf_counter()
-                await chat.prompt(messages, {}, [], "", 2000)
+                await chat.prompt(messages, [], 2000)
                 times.append(time.perf_counter() - start)
         return sorted(fresh)[150], sorted(repeated)[150]
 

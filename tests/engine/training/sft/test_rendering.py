@@ -157,12 +157,15 @@ def test_plain_text_ends_with_the_end_token(tiny_model: Path) -> None:
     assert pair.spans == [(len(tokenizer("2 + 2 =")["input_ids"]), len(pair.tokens))]
 
 
-def test_unrenderable_lines_state_the_reason(tiny_model: Path) -> None:
+def test_unrenderable_lines_state_the_reason(tiny_model: Path, tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    shutil.copytree(tiny_model, plain)
+    (plain / "chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
     with_call = {
         "messages": [MESSAGES[1], {"role": "assistant", "content": "x", "tool_calls": [CALL]}]
     }
     with pytest.raises(ValueError, match="leaves out the tool calls of message 2"):
-        render_line(with_call, tiny_model)
+        render_line(with_call, plain)
     words = r"The demonstration has \d+ tokens; model.max_context is 10"
     with pytest.raises(ValueError, match=words):
         render_line({"text": "a" * 50}, tiny_model, 10)

@@ -1,0 +1,305 @@
+"""Messages API of Anthropic on top of chat completions: requests in, answers and streams out.
+
+Text, tool use and thinking are supported; images, documents and tools that run at Anthropic are
+refused with an explanation. Pure functions, but for the stream.
+"""
+
+import json
+import uuid
+from collections.abc import AsyncIterator
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.responses import JSONResponse
+
+from engine.protocol.problems import RolloutError
+from engine.rollout.gateway.completions import usage_of
+from engine.rollout.gateway.requests import MOST_MESSAGES, MOST_NAME, MOST_TOOLS, ChatRequest
+from engine.rollout.gateway.sampling import ModelCall
+from engine.rollout.gateway.sessions import Choice
+from engine.rollout.rendering.chat import reasoning_of
+
+Message = dict[str, Any]
+Block = dict[str, Any]
+STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+ERRORS = {400: "invalid_request_error", 401: "authentication_error", 500: "api_error"}
+MOST_BLOCKS = 10_000
+
+
+class Turn(BaseModel):
+    """Message of a request: text, or a list of content blocks."""
+
+    role: Literal["user", "assistant", "system"]
+    content: str | Annotated[list[dict[str, Any]], Field(max_length=MOST_BLOCKS)]
+
+
+class Thinking(BaseModel):
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: int | None = Field(default=None, ge=0)
+    """Most tokens of the reasoning; the policy's own limit is model.thinking_budget."""
+
+
+class MessagesRequest(BaseModel):
+    """Request of the Messages API. `fields.py` says what happens to fields that are not here."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+    model: Annotated[str, Field(max_length=MOST_NAME)] = ""
+    max_tokens: int | None = Field(default=None, ge=1, lt=2**31)
+    messages: Annotated[list[Turn], Field(min_length=1, max_length=MOST_MESSAGES)]
+    system: str | Annotated[list[dict[str, Any]], Field(max_length=MOST_BLOCKS)] | None = None
+    stop_sequences: Annotated[list[str], Field(max_length=64)] | None = None
+    stream: bool | None = None
+    temperature: float | None = Field(default=None, ge=0, le=1)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    thinking: Thinking | None = None
+    tool_choice: dict[str, Any] | None = None
+    tools: Annotated[list[dict[str, Any]], Field(max_length=MOST_TOOLS)] | None = None
+    output_config: dict[str, Any] | None = None
+    output_format: dict[str, Any] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+
+
+def chat_request(request: MessagesRequest, switch: str) -> ChatRequest:
+    """Convert a request to a chat completion request. `switch` is the name of the template's
+    variable that turns the reasoning on and off. Raises RolloutError, naming the field, for content
+    that the policy cannot read."""
+    messages: list[Message] = []
+    if request.system:
+        messages.append({"role": "system", "content": _text(request.system, "system")})
+    for place, turn in enumerate(request.messages):
+        messages += _messages(turn, f"messages.{place}")
+    choice = request.tool_choice or {}
+    parallel = False if choice.get("disable_parallel_tool_use") else None
+    variables = dict(request.chat_template_kwargs or {})
+    if request.thinking and switch:
+        variables[switch] = request.thinking.type != "disabled"
+    return ChatRequest(
+        model=request.model,
+        messages=messages,
+        tools=[_tool(tool, place) for place, tool in enumerate(request.tools or [])] or None,
+        tool_choice=_choice(choice),
+        parallel_tool_calls=parallel,
+        response_format=_format(request),
+        reasoning_effort=(request.output_config or {}).get("effort"),
+        temperature=request.temperature,
+        top_p=request.top_p,
+        max_completion_tokens=request.max_tokens,
+        stop=request.stop_sequences,
+        chat_template_kwargs=variables or None,
+    )
+
+
+def _format(request: MessagesRequest) -> dict[str, Any] | None:
+    given = request.output_format or (request.output_config or {}).get("format")
+    if given is None:
+        return None
+    if given.get("type") != "json_schema" or not isinstance(given.get("schema"), dict):
+        raise _refused("output_config.format", "it needs the type json_schema and a schema")
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": given["schema"]}}
+
+
+def _choice(choice: dict[str, Any]) -> Any:
+    match choice.get("type"):
+        case None | "auto":
+            return None
+        case "any":
+            return "required"
+        case "none":
+            return "none"
+        case "tool":
+            return {"type": "function", "function": {"name": choice.get("name")}}
+    raise _refused("tool_choice", "its type is none of auto, any, tool, none")
+
+
+def _tool(tool: dict[str, Any], place: int) -> dict[str, Any]:
+    if tool.get("type", "custom") != "custom" or not isinstance(tool.get("name"), str):
+        raise _refused(
+            f"tools.{place}", "only tools that the agent runs are supported, with name and schema"
+        )
+    function = {"name": tool["name"], "parameters": tool.get("input_schema") or {"type": "object"}}
+    for name in ("description", "strict"):
+        if tool.get(name):
+            function[name] = tool[name]
+    return {"type": "function", "function": function}
+
+
+def _messages(turn: Turn, where: str) -> list[Message]:
+    """Chat messages of a turn: tool results become messages of their own, before its text."""
+    given = turn.content
+    blocks = [{"type": "text", "text": given}] if isinstance(given, str) else given
+    if turn.role == "assistant":
+        return [_assistant(blocks, where)]
+    found: list[Message] = []
+    words: list[str] = []
+    for place, block in enumerate(blocks):
+        at = f"{where}.content.{place}"
+        if block.get("type") == "tool_result":
+            content = _text(block.get("content") or "", f"{at}.content")
+            if block.get("is_error"):
+                content = f"Error: {content}"
+            name = block.get("tool_use_id")
+            found.append({"role": "tool", "tool_call_id": name, "content": content})
+        else:
+            words.append(_text([block], at))
+    if words or not found:
+        found.append({"role": turn.role, "content": "\n".join(words)})
+    return found
+
+
+def _assistant(blocks: list[Block], where: str) -> Message:
+    message: Message = {"role": "assistant", "content": ""}
+    calls: list[dict[str, Any]] = []
+    for place, block in enumerate(blocks):
+        match block.get("type"):
+            case "thinking":
+                message["reasoning_content"] = str(block.get("thinking") or "")
+            case "redacted_thinking":
+                continue
+            case "tool_use":
+                arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+                function = {"name": str(block.get("name")), "arguments": arguments}
+                calls.append({"id": block.get("id"), "type": "function", "function": function})
+            case _:
+                message["content"] += _text([block], f"{where}.content.{place}")
+    return {**message, "tool_calls": calls} if calls else message
+
+
+def _text(content: Any, where: str) -> str:
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else [content]
+    for block in blocks:
+        if not isinstance(block, dict) or block.get("type") != "text":
+            kind = block.get("type") if isinstance(block, dict) else type(block).__name__
+            raise _refused(where, f"the policy reads text, not a block of type {kind}")
+    return "\n".join(str(block.get("text", "")) for block in blocks)
+
+
+def _refused(field: str, why: str) -> RolloutError:
+    return RolloutError.of("gateway.refused_field", f"{field}: {why}.", where=field)
+
+
+def message_body(call: ModelCall, choice: Choice) -> dict[str, Any]:
+    """Whole answer to a request."""
+    return {
+        **_head(call),
+        "content": _blocks(choice.message),
+        **_stop(choice),
+        "usage": _usage([choice]),
+    }
+
+
+def _head(call: ModelCall) -> dict[str, Any]:
+    return {
+        "id": f"msg_{uuid.uuid4().hex}",
+        "type": "message",
+        "role": "assistant",
+        "model": call.name,
+    }
+
+
+def _stop(choice: Choice) -> dict[str, Any]:
+    reason = "stop_sequence" if choice.stopped else STOP_REASONS[choice.finish]
+    return {"stop_reason": reason, "stop_sequence": choice.stopped}
+
+
+def _usage(choices: list[Choice]) -> dict[str, Any]:
+    counts = usage_of(choices)
+    return {
+        "input_tokens": counts["prompt_tokens"],
+        "output_tokens": counts["completion_tokens"],
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+    }
+
+
+def _blocks(message: Message) -> list[Block]:
+    found: list[Block] = []
+    if reasoning := reasoning_of(message):
+        found.append({"type": "thinking", "thinking": reasoning, "signature": ""})
+    if message.get("content"):
+        found.append({"type": "text", "text": message["content"]})
+    return found + _tool_uses(message)
+
+
+def _tool_uses(message: Message) -> list[Block]:
+    found = []
+    for call in message.get("tool_calls") or []:
+        try:
+            given = json.loads(call["function"]["arguments"])
+        except ValueError:
+            given = None
+        if not isinstance(given, dict):  # the model wrote no object: the agent sees what it wrote
+            given = {"arguments": call["function"]["arguments"]}
+        name = call["function"]["name"]
+        found.append({"type": "tool_use", "id": call["id"], "name": name, "input": given})
+    return found
+
+
+async def message_events(call: ModelCall) -> AsyncIterator[str]:
+    """Yield the answer to a streamed request as server-sent events. Tool uses are sent complete at
+    the end."""
+    usage = {**_usage([]), "input_tokens": call.prompt_tokens}
+    start = {**_head(call), "content": [], "stop_reason": None, "stop_sequence": None}
+    yield _event("message_start", message={**start, "usage": usage})
+    index, kind = -1, ""
+    final: Choice | None = None
+    async for arriving in call.arrivals(0):
+        pieces = (("thinking", arriving.delta.reasoning), ("text", arriving.delta.content))
+        for name, text in pieces:
+            if not text:
+                continue
+            if kind != name:
+                for event in _closing(index, kind):
+                    yield event
+                index, kind = index + 1, name
+                empty = {"signature": ""} if name == "thinking" else {}
+                block = {"type": name, name: "", **empty}
+                yield _event("content_block_start", index=index, content_block=block)
+            delta = {"type": f"{name}_delta", name: text}
+            yield _event("content_block_delta", index=index, delta=delta)
+        final = arriving.choice or final
+    for event in _closing(index, kind):
+        yield event
+    assert final is not None
+    for block in _tool_uses(final.message):
+        index += 1
+        for event in _tool_events(index, block):
+            yield event
+    yield _event("message_delta", delta=_stop(final), usage=_usage([final]))
+    yield _event("message_stop")
+
+
+def _closing(index: int, kind: str) -> list[str]:
+    if not kind:
+        return []
+    signature = {"type": "signature_delta", "signature": ""}
+    signed = _event("content_block_delta", index=index, delta=signature)
+    closed = _event("content_block_stop", index=index)
+    return [signed, closed] if kind == "thinking" else [closed]
+
+
+def _tool_events(index: int, block: Block) -> list[str]:
+    text = json.dumps(block["input"], ensure_ascii=False)
+    delta = {"type": "input_json_delta", "partial_json": text}
+    return [
+        _event("content_block_start", index=index, content_block={**block, "input": {}}),
+        _event("content_block_delta", index=index, delta=delta),
+        _event("content_block_stop", index=index),
+    ]
+
+
+def _event(kind: str, **values: Any) -> str:
+    return f"event: {kind}\ndata: {json.dumps({'type': kind, **values})}\n\n"
+
+
+def error_event(message: str) -> str:
+    """Error in the middle of a stream."""
+    return _event("error", error={"type": "api_error", "message": message})
+
+
+def error_body(status: int, message: str) -> JSONResponse:
+    """Error in Anthropic's form."""
+    kind = ERRORS.get(status, "api_error")
+    return JSONResponse({"type": "error", "error": {"type": kind, "message": message}}, status)
