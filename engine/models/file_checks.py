@@ -29,10 +29,6 @@ ATTENTION_KEYS = ("_attn_implementation", "attn_implementation", "_attn_implemen
 OWN_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 """Attention implementations within transformers; other names refer to kernels on a hub."""
 INDEX = "model.safetensors.index.json"
-LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-"""Config keys of models that transform their logits after the LM head, which the trainer does not
-support.
-"""
 
 
 def check_folder(folder: Path, name: str) -> Path:

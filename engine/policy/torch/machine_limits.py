@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
+from transformers import PreTrainedConfig
 
 from engine.hardware.flops import ModelShape
 from engine.policy.torch.model.linear import times
@@ -74,6 +75,7 @@ def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
     config = trained.config.get_text_config()
     layers = [module for module in trained.modules() if isinstance(module, LoraLayer)]
     heads, window = config.num_attention_heads, getattr(config, "sliding_window", None)
+    key_heads, head_size = _widest_keys(config)
     kinds = getattr(config, "layer_types", None) or (
         ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     )
@@ -84,9 +86,22 @@ def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
         hidden=head.shape[1],
         vocabulary=head.shape[0],
         query_heads=heads,
-        key_heads=getattr(config, "num_key_value_heads", None) or heads,
-        head_size=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        key_heads=key_heads,
+        head_size=head_size,
         windows=tuple(window if kind == "sliding_attention" else None for kind in kinds),
         width_bytes=dtype.itemsize,
         intermediate=getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
+    )
+
+
+def _widest_keys(config: PreTrainedConfig) -> tuple[int, int]:
+    """Key-value heads and size of a head, the largest of all layers. With latent attention (MLA)
+    they are those of the expanded keys, which are cached."""
+    heads = config.num_attention_heads
+    if nope := getattr(config, "qk_nope_head_dim", None):
+        return heads, nope + config.qk_rope_head_dim
+    layers = getattr(config, "per_layer_config", None) or [config]
+    return (
+        max(getattr(layer, "num_key_value_heads", None) or heads for layer in layers),
+        max(getattr(layer, "head_dim", None) or config.hidden_size // heads for layer in layers),
     )

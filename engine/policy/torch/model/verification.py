@@ -14,6 +14,7 @@ import torch
 from peft import PeftModel
 from torch import Tensor
 
+from engine.models.architectures import FAMILIES
 from engine.policy.torch.model import attention
 from engine.policy.torch.model.attention import Plan
 from engine.policy.torch.training.prefix_tree import TreePlan, grow
@@ -100,7 +101,7 @@ def _refusal(model: Computed, reason: str, detail: str) -> ModelError:
     return ModelError.of(
         "model.not_exact",
         f"The torch trainer does not reproduce {kind} of transformers: {reason[:300]}.",
-        "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 family.",
+        f"Use a model of these families: {FAMILIES}.",
         where="model.name",
         detail=detail[:4000],
     )
