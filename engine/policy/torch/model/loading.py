@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from engine.models.architectures import FAMILIES
+from engine.models.file_checks import FEED_FORWARD
 from engine.policy.base import PolicySpec
 from engine.policy.torch.model import attention
 from engine.policy.torch.model.adapter import LoraLinear
@@ -25,8 +26,6 @@ Loader = Callable[[PolicySpec, torch.dtype, torch.device], PeftModel]
 """Function that loads a model with a new, zero-initialised adapter. Raises ModelError."""
 
 
-FEED_FORWARD = {"mlp", "feed_forward", "shared_mlp", "gate_proj"}
-"""Parts of the names of feed-forward layers."""
 FUSED_OUTPUT = ("falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h")
 """Model types for which PEFT refuses adapters on Mamba's output projection."""
 
