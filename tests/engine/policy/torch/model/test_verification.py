@@ -7,12 +7,19 @@ from typing import Any
 import pytest
 import torch
 from peft import PeftModel
-from transformers import GPTJConfig, GPTJForCausalLM, PhiConfig, PhiForCausalLM, PreTrainedModel
+from transformers import (
+    GPTJConfig,
+    GPTJForCausalLM,
+    LlamaConfig,
+    PhiConfig,
+    PhiForCausalLM,
+    PreTrainedModel,
+)
 
 from engine.policy.base import PolicySpec, SampledToken, SampleRequest, TrainBatch, TrainItem
 from engine.policy.torch.model import loading
 from engine.policy.torch.model.model import LoraModel
-from engine.policy.torch.model.verification import plain_forward
+from engine.policy.torch.model.verification import plain_forward, refuse_changing_positions
 from engine.policy.torch.sampling.sampler import Sampler
 from engine.policy.torch.training.trainer import forward_backward
 from engine.protocol.config.project import ModelConfig
@@ -102,6 +109,17 @@ def test_custom_attention_code_is_rejected(tmp_path: Path) -> None:
     gptj = GPTJForCausalLM(GPTJConfig(**GPT, n_embd=48, n_layer=2, n_head=6, rotary_dim=8))
     with pytest.raises(ModelError, match="own attention code"):
         load(save_model(gptj, tmp_path / "gptj"))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_context_within_which_positions_change_is_rejected(nested: bool) -> None:
+    rope = {"rope_type": "longrope", "original_max_position_embeddings": 128}
+    config = LlamaConfig()
+    config.rope_parameters = {"full_attention": rope} if nested else rope
+    refuse_changing_positions(config, 128)
+    with pytest.raises(ModelError, match=r"change in rows longer than 128 tokens"):
+        refuse_changing_positions(config, 129)
+    refuse_changing_positions(LlamaConfig(), 10**6)
 
 
 def test_gradient_with_biased_head_equals_transformers(tmp_path: Path) -> None:
