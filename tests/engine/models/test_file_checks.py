@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from engine.models.file_checks import check_folder, header, read_json, shape_counts
+from engine.models.registry import find_model
 from engine.protocol.problems import ModelError
 
 
@@ -108,6 +109,13 @@ def test_config_counts_must_be_positive_integers(folder: Path, values: dict[str,
     update_json(folder / "config.json", **values)
     with pytest.raises(ModelError, match="not a positive number"):
         shape_counts(folder)
+
+
+def test_unsupported_architecture_is_named_before_anything_is_loaded(folder: Path) -> None:
+    assert find_model(str(folder)) == folder
+    update_json(folder / "config.json", model_type="bloom")
+    with pytest.raises(ModelError, match="has its own attention code in transformers"):
+        find_model(str(folder))
 
 
 def test_counts_of_a_mixture_of_experts(folder: Path) -> None:
