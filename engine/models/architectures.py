@@ -9,15 +9,39 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from engine.models.file_checks import LOGIT_CHANGES, text_config
+from engine.models.file_checks import text_config
 from engine.protocol.problems import Problem
 
 MAPPING = "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES"
+FAMILIES = "Llama, Qwen, SmolLM, Mistral, Gemma, Phi, Granite, DeepSeek, GLM or gpt-oss"
+"""Families of models that are trained exactly, for messages."""
+UNSUPPORTED = {
+    "has recurrent layers only": ("falcon_mamba", "mamba", "mamba2", "rwkv", "xlstm"),
+    "has its own attention code in transformers": (
+        *("bloom", "codegen", "cpmant", "ctrl", "falcon", "fuyu", "gpt_neo", "gpt_neox_japanese"),
+        *("gptj", "mpt", "openai-gpt", "reformer", "xglm", "xlm", "xlnet"),
+    ),
+    "is an encoder or the decoder of one": (
+        *("bart", "bert", "bert-generation", "big_bird", "bigbird_pegasus", "blenderbot"),
+        *("blenderbot-small", "camembert", "data2vec-text", "electra", "ernie", "marian", "mbart"),
+        *("megatron-bert", "mvp", "musicgen", "musicgen_melody", "pegasus", "plbart"),
+        *("prophetnet", "rembert", "roberta", "roberta-prelayernorm", "roc_bert", "roformer"),
+        *("trocr", "whisper", "xlm-roberta", "xlm-roberta-xl", "xmod"),
+    ),
+    "selects the keys of each query (sparse attention)": (
+        *("deepseek_v32", "deepseek_v4", "glm_moe_dsa"),
+    ),
+    "attends in chunks of positions": ("llama4", "llama4_text"),
+    "masks keys by their values": ("doge",),
+    "predicts bytes from patches": ("blt",),
+    "scales its hidden states before the output layer": ("minicpm3",),
+}
+"""Model types that the trainer does not reproduce, by the reason, a predicate."""
 
 
 def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
-    """Return why the engine cannot train a model with this config, or None. Whether its attention
-    code supports shared prefixes is only known when it is loaded."""
+    """Return why the engine cannot train a model with this config, or None. Whether its layers
+    support shared prefixes is only known when it is loaded."""
     kind = config.get("model_type")
     known = causal_types()
     if known and (not isinstance(kind, str) or kind not in known):
@@ -25,16 +49,15 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
             code="model.not_causal",
             message=f"{name} is not a causal language model that transformers supports "
             f"(model_type {str(kind)[:60]}).",
-            hint="Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 family.",
+            hint=f"Use a model of these families: {FAMILIES}.",
         )
-    text = text_config(config)
-    for key in LOGIT_CHANGES:
-        if text.get(key) not in (None, 1, 1.0):
+    kinds = {str(kind), str(text_config(config).get("model_type"))}
+    for reason, unsupported in UNSUPPORTED.items():
+        if kinds & set(unsupported):
             return Problem(
-                code="model.unusual_head",
-                message=f"{name} transforms its logits after the output layer ({key}), "
-                "which the torch trainer does not support.",
-                hint="Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 family.",
+                code="model.unusual_architecture",
+                message=f"{name} {reason}, which the torch trainer does not support.",
+                hint=f"Use a model of these families: {FAMILIES}.",
             )
     return None
 

@@ -29,10 +29,10 @@ ATTENTION_KEYS = ("_attn_implementation", "attn_implementation", "_attn_implemen
 OWN_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "flex_attention")
 """Attention implementations within transformers; other names refer to kernels on a hub."""
 INDEX = "model.safetensors.index.json"
-LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-"""Config keys of models that transform their logits after the LM head, which the trainer does not
-support.
-"""
+FEED_FORWARD = {"mlp", "feed_forward", "shared_mlp", "block_sparse_moe", "gate_proj"}
+"""Parts of the names of feed-forward layers, which get no adapter in a mixture of experts."""
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_k")
 
 
 def check_folder(folder: Path, name: str) -> Path:
@@ -107,8 +107,9 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def shape_counts(folder: Path) -> dict[str, int]:
     """Return counts by name from the safetensors headers and config.json: `parameters` (all),
-    `linear` (parameters of layers that get a LoRA adapter), `lora_sides` (Σ of their in + out
-    features), and the config's numbers of layers and heads and its widths. Raises ModelError."""
+    `linear` (parameters of the linear layers that compute a token; of a mixture's experts only the
+    active share), `lora_sides` (Σ in + out features of the layers that get a LoRA adapter), and the
+    config's numbers of layers and heads and its widths. Raises ModelError."""
     files = tuple((file, *_version(file)) for file in sorted(folder.glob("*.safetensors")))
     return dict(_counts(folder / "config.json", _version(folder / "config.json"), files))
 
@@ -124,14 +125,18 @@ def count_shapes(config_file: Path, headers: Iterable[dict[str, Any]]) -> dict[s
     """Return the counts of `shape_counts` from a config.json and checked safetensors headers.
     Raises ModelError."""
     config = text_config(read_json(config_file))
+    shapes = [(name, one["shape"]) for tensors in headers for name, one in tensors.items()]
+    share = active_share(config)
+    mixture = any("experts" in name.split(".") for name, _ in shapes)
     total = linear = sides = 0
-    for tensors in headers:
-        for name, entry in tensors.items():
-            size, shape = math.prod(entry["shape"]), entry["shape"]
-            total += size
-            if len(shape) == 2 and "embed" not in name and "lm_head" not in name:
-                linear += size
-                sides += sum(shape)
+    for name, shape in shapes:
+        size, parts = math.prod(shape), set(name.split("."))
+        total += size
+        if "experts" in parts:
+            linear += int(size * share)
+        elif len(shape) == 2 and "embed" not in name and "lm_head" not in name:
+            linear += size
+            sides += 0 if mixture and FEED_FORWARD & parts else sum(shape)
 
     def number(*names: str, default: int | None = None) -> int:
         """Return the first of these settings that the config has, else `default`; it must be a
@@ -144,18 +149,33 @@ def count_shapes(config_file: Path, headers: Iterable[dict[str, Any]]) -> dict[s
         return found
 
     heads, hidden = number("num_attention_heads", "n_head"), number("hidden_size", "n_embd")
+    key_heads = number("num_key_value_heads", default=heads)
+    head_size = number("head_dim", default=max(1, hidden // heads))
+    if "qk_nope_head_dim" in config:  # latent attention (MLA) caches the expanded keys
+        key_heads, head_size = heads, number("qk_nope_head_dim") + number("qk_rope_head_dim")
     return {
         "parameters": total,
         "linear": linear,
         "lora_sides": sides,
         "query_heads": heads,
-        "key_heads": number("num_key_value_heads", default=heads),
-        "head_size": number("head_dim", default=max(1, hidden // heads)),
+        "key_heads": key_heads,
+        "head_size": head_size,
         "layers": number("num_hidden_layers", "n_layer"),
         "hidden": hidden,
         "intermediate": number("intermediate_size", "n_inner", default=4 * hidden),
         "vocabulary": number("vocab_size"),
     }
+
+
+def active_share(config: dict[str, Any]) -> float:
+    """Return the share of a mixture's experts that compute a token; 1 without experts."""
+
+    def first(names: tuple[str, ...]) -> int:
+        found = next((config[name] for name in names if config.get(name)), None)
+        return found if type(found) is int and found > 0 else 0
+
+    active, experts = first(EXPERTS_PER_TOKEN), first(EXPERTS)
+    return min(1.0, active / experts) if active and experts else 1.0
 
 
 def text_config(config: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import platformdirs
 
+from engine.models.architectures import architecture_problem
 from engine.models.file_checks import INDEX, check_folder, read_json
 from engine.protocol.problems import ModelError, Problem
 from engine.protocol.records.choices import ModelInfo
@@ -103,8 +104,11 @@ def known_models() -> list[ModelInfo]:
 
 def find_model(name: str) -> Path:
     """Return the folder of a model on this machine. Raises ModelError if it is missing, not
-    safetensors, or has no tokenizer or chat template."""
-    return check_folder(_locate(name), name)
+    safetensors, has no tokenizer or chat template, or if its architecture cannot be trained."""
+    folder = check_folder(_locate(name), name)
+    if problem := architecture_problem(read_json(folder / "config.json"), name):
+        raise ModelError(problem)
+    return folder
 
 
 def model_of(spec: RunSpec) -> Path:

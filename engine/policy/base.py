@@ -61,7 +61,11 @@ class PolicyInfo(PolicyValue):
     seconds: float
     """Load time in seconds."""
     shares_prefixes: bool = True
-    """False if layers keep a state that cannot branch, so that prefixes are not shared."""
+    """Whether a common prefix of trajectories is computed once."""
+    unshared_reason: str = ""
+    """Why prefixes are not shared, as a clause; empty if they are."""
+    frozen_experts: bool = False
+    """Whether the model is a mixture of experts, whose adapter covers the attention layers only."""
     peak_flops: float = 0.0
     """Peak floating-point operations per second; 0 if not measured."""
     bandwidth: float = 0.0

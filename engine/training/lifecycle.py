@@ -36,9 +36,15 @@ async def load(run: Run, policy: Policy) -> None:
         await run.log(
             "warning",
             "policy",
-            "Layers of this model have a state that cannot branch (linear attention), so "
-            "prompts cannot be shared between trajectories. Training is exact, but much "
-            "slower.",
+            f"Prompts are not shared between trajectories, since {info.unshared_reason}. Training "
+            "is exact, but much slower.",
+        )
+    if info.frozen_experts:
+        await run.log(
+            "info",
+            "policy",
+            "The adapter covers the attention layers of this mixture of experts; its routers and "
+            "feed-forward layers are not trained.",
         )
     if info.peak_flops:
         await run.log(

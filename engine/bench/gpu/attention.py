@@ -14,6 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from engine.bench.gpu.report import Job, Outcome, Table, seconds, times, tiny
 from engine.policy.torch.model.model import pick_device, pick_dtype
+from engine.policy.torch.model.scoring import Scoring
 from engine.policy.torch.training.prefix_tree import Forest, TreePlan, grow
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2e-2}
@@ -86,7 +87,7 @@ def difference(
     pull = torch.randn(count, HEADS, SIZE, generator=generator, dtype=torch.float64)
     given = [one.to(dtype) for one in made]  # both begin from the same rounded numbers
     own = _results(
-        lambda q, k, v: TreePlan(forest, device).attend(0, q, k, v, SIZE**-0.5, window),
+        lambda q, k, v: TreePlan(forest, device).attend(0, q, k, v, Scoring(SIZE**-0.5, window)),
         [one.to(device) for one in given],
         pull.to(device, dtype),
     )
@@ -144,7 +145,7 @@ def _timed(device: torch.device, dtype: torch.dtype, job: Job) -> tuple[dict[str
     one, two, three = rectangle
     layers: dict[str, tuple[Callable[[], Tensor], list[Tensor]]] = {
         "segments": (
-            lambda: plan.attend(0, query, key, value, SIZE**-0.5, None),
+            lambda: plan.attend(0, query, key, value, Scoring(SIZE**-0.5)),
             [query, key, value],
         ),
         "dense": (lambda: dense(query, key, value, mask), [query, key, value]),

@@ -12,8 +12,11 @@ from typing import NamedTuple
 import torch
 from peft import PeftModel
 from peft.tuners.lora import LoraLayer
+from torch import nn
+from transformers import PreTrainedConfig
 
 from engine.hardware.flops import ModelShape
+from engine.models.file_checks import active_share
 from engine.policy.torch.model.linear import times
 
 CPU = torch.device("cpu")
@@ -74,19 +77,48 @@ def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
     config = trained.config.get_text_config()
     layers = [module for module in trained.modules() if isinstance(module, LoraLayer)]
     heads, window = config.num_attention_heads, getattr(config, "sliding_window", None)
+    key_heads, head_size = _widest_keys(config)
     kinds = getattr(config, "layer_types", None) or (
         ["sliding_attention" if window else "full_attention"] * config.num_hidden_layers
     )
     head = trained.get_base_model().get_output_embeddings().weight
     return ModelShape(
-        body=sum(layer.in_features * layer.out_features for layer in layers),
+        body=sum(layer.in_features * layer.out_features for layer in layers)
+        + _unadapted_weights(trained, layers),
         adapter=sum(p.numel() for p in trained.parameters() if p.requires_grad),
         hidden=head.shape[1],
         vocabulary=head.shape[0],
         query_heads=heads,
-        key_heads=getattr(config, "num_key_value_heads", None) or heads,
-        head_size=getattr(config, "head_dim", None) or config.hidden_size // heads,
+        key_heads=key_heads,
+        head_size=head_size,
         windows=tuple(window if kind == "sliding_attention" else None for kind in kinds),
         width_bytes=dtype.itemsize,
         intermediate=getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
+    )
+
+
+def _unadapted_weights(trained: PeftModel, adapted: list[LoraLayer]) -> int:
+    """Weights of layers without an adapter that compute a token: those of a mixture's routers,
+    dense layers and active experts."""
+    decoder = trained.get_base_model().get_decoder()
+    others = [*adapted, *(part for part in decoder.modules() if isinstance(part, nn.Embedding))]
+    known = {id(p) for part in others for p in part.parameters()}  # type: ignore[attr-defined]
+    share = active_share(trained.config.get_text_config().to_dict())
+    return sum(
+        int(p.numel() * share) if p.ndim == 3 else p.numel()
+        for p in decoder.parameters()
+        if p.ndim in (2, 3) and id(p) not in known
+    )
+
+
+def _widest_keys(config: PreTrainedConfig) -> tuple[int, int]:
+    """Key-value heads and size of a head, the largest of all layers. With latent attention (MLA)
+    they are those of the expanded keys, which are cached."""
+    heads = config.num_attention_heads
+    if nope := getattr(config, "qk_nope_head_dim", None):
+        return heads, nope + config.qk_rope_head_dim
+    layers = getattr(config, "per_layer_config", None) or [config]
+    return (
+        max(getattr(layer, "num_key_value_heads", None) or heads for layer in layers),
+        max(getattr(layer, "head_dim", None) or config.hidden_size // heads for layer in layers),
     )

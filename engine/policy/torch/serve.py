@@ -33,7 +33,7 @@ from engine.policy.base import (
 from engine.policy.logprob_gap import TOLERANCE
 from engine.policy.rows import pack_rows, unpack_rows
 from engine.policy.torch.model.features import features
-from engine.policy.torch.model.loading import Loader, load, not_loadable
+from engine.policy.torch.model.loading import Loader, has_experts, load, not_loadable
 from engine.policy.torch.model.model import LoraModel, free_bytes
 from engine.policy.torch.sampling.sampler import AloneSampler, Sampler
 from engine.policy.torch.training.bradley_terry import fit
@@ -129,6 +129,8 @@ class PolicyServer:
         peak, bandwidth = model.limits
         return PolicyInfo(
             shares_prefixes=model.shares_prefixes,
+            unshared_reason=model.unshared_reason,
+            frozen_experts=has_experts(model.trained.get_base_model()),
             peak_flops=peak,
             bandwidth=bandwidth,
             parameters=model.parameters(),

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 
 from engine.models.file_checks import check_folder, header, read_json, shape_counts
+from engine.models.registry import find_model
 from engine.protocol.problems import ModelError
 
 
@@ -108,6 +109,38 @@ def test_config_counts_must_be_positive_integers(folder: Path, values: dict[str,
     update_json(folder / "config.json", **values)
     with pytest.raises(ModelError, match="not a positive number"):
         shape_counts(folder)
+
+
+def test_unsupported_architecture_is_named_before_anything_is_loaded(folder: Path) -> None:
+    assert find_model(str(folder)) == folder
+    update_json(folder / "config.json", model_type="bloom")
+    with pytest.raises(ModelError, match="has its own attention code in transformers"):
+        find_model(str(folder))
+
+
+def test_counts_of_a_mixture_of_experts(folder: Path) -> None:
+    """Two of four experts compute a token; only attention gets an adapter."""
+    weights = {
+        "model.embed_tokens.weight": torch.zeros(10, 8),
+        "model.layers.0.self_attn.q_proj.weight": torch.zeros(8, 8),
+        "model.layers.0.mlp.gate.weight": torch.zeros(4, 8),
+        **{f"model.layers.0.mlp.experts.{n}.up_proj.weight": torch.zeros(6, 8) for n in range(4)},
+    }
+    for file in folder.glob("*.safetensors"):
+        file.unlink()
+    save_file(weights, folder / "model.safetensors")
+    update_json(
+        folder / "config.json",
+        num_experts=4,
+        num_experts_per_tok=2,
+        qk_nope_head_dim=16,
+        qk_rope_head_dim=8,
+    )
+    counts = shape_counts(folder)
+    assert counts["parameters"] == 80 + 64 + 32 + 192
+    assert counts["linear"] == 64 + 32 + 96
+    assert counts["lora_sides"] == 16
+    assert (counts["key_heads"], counts["head_size"]) == (counts["query_heads"], 24)
 
 
 def test_header_must_match_its_file(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_card_has_the_same_counts_as_the_files(hub: ModelHub, tiny_model: Path) 
     [
         ({"auto_map": {"AutoModel": "code.Model"}}, "model.remote_code"),
         ({"model_type": "t5"}, "model.not_causal"),
-        ({"final_logit_softcapping": 30.0}, "model.unusual_head"),
+        ({"model_type": "bloom"}, "model.unusual_architecture"),
     ],
 )
 def test_unsupported_architecture_is_named_before_the_download(

@@ -34,7 +34,9 @@ class LoraLinear(lora.Linear):
         if self.disable_adapters:
             return self.base_layer(x)  # type: ignore[no-any-return]
         base = self.get_base_layer()
-        return Adapted.apply(x, base.weight, base.bias, *self.factors, *self.casts(x.dtype))  # type: ignore[no-any-return]
+        x_SI = x.reshape(-1, x.shape[-1])
+        y_SO = Adapted.apply(x_SI, base.weight, base.bias, *self.factors, *self.casts(x.dtype))
+        return y_SO.view(*x.shape[:-1], -1)  # type: ignore[no-any-return]
 
     @property
     def factors(self) -> tuple[Tensor, Tensor]:
@@ -53,8 +55,7 @@ class LoraLinear(lora.Linear):
 
 
 class Adapted(torch.autograd.Function):
-    """Function of x [..., I], weight [O, I] (frozen), bias [O] or None, A [r, I], B [O, r] → [...,
-    O].
+    """Function of x [S, I], weight [O, I] (frozen), bias [O] or None, A [r, I], B [O, r] → [S, O].
 
     `down` and `up` are the cast A and s·B; the gradients go to A and B, in float32.
     """
@@ -62,7 +63,7 @@ class Adapted(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        x: Tensor,
+        x_SI: Tensor,
         weight: Tensor,
         bias: Tensor | None,
         _a: Tensor,
@@ -71,22 +72,20 @@ class Adapted(torch.autograd.Function):
         up: Tensor,
         scale: float,
     ) -> Tensor:
-        x_SI = x.reshape(-1, x.shape[-1])
         low_Sr = times(x_SI, down)
         y_SO = times(x_SI, weight, bias).addmm_(low_Sr, up.T)
         ctx.save_for_backward(x_SI, weight, down, up, low_Sr)
         ctx.scale = scale
-        return y_SO.view(*x.shape[:-1], -1)
+        return y_SO
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x_SI, weight, down, up, low_Sr = ctx.saved_tensors
-        slope = gradients[0]
-        slope_SO = slope.reshape(-1, slope.shape[-1])
+        slope_SO = gradients[0]
         slope_Sr = times(slope_SO, up.T)
         slope_x = None
         if ctx.needs_input_grad[0]:
-            slope_x = times(slope_SO, weight.T).addmm_(slope_Sr, down).view(*slope.shape[:-1], -1)
+            slope_x = times(slope_SO, weight.T).addmm_(slope_Sr, down)
         slope_a = times(slope_Sr.T, x_SI.T).float()
         slope_b = times(low_Sr.T, slope_SO.T).T.float() * ctx.scale
         return slope_x, None, None, slope_a, slope_b, None, None, None

@@ -5,16 +5,19 @@ segment of the row may see. With any plan, a token sees exactly its own path fro
 × S mask is created. Without a plan, rows are causal.
 
 Shapes: B rows, S tokens of the row, T of a segment, L of its path; Q query heads, K key-value
-heads, D per head. `window`: positions that a layer sees, itself included; None for all.
+heads, D per head. Keys and values of different sizes (MLA of DeepSeek, 2405.04434) are padded with
+zeros to one D, which changes no product.
 """
 
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from engine.models.architectures import FAMILIES
+from engine.policy.torch.model.scoring import Scoring, weigh
 from engine.protocol.problems import ModelError
 
 NAME = "atelier_segments"
@@ -29,15 +32,9 @@ class Plan(Protocol):
     positions_1S: Tensor
 
     def attend(
-        self,
-        layer: int,
-        query_QSD: Tensor,
-        key_KSD: Tensor,
-        value_KSD: Tensor,
-        scale: float,
-        window: int | None,
+        self, layer: int, query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, scoring: Scoring
     ) -> Tensor:
-        """Attention output [S, Q, D] of one layer with this sliding `window` (None: none)."""
+        """Attention output [S, Q, D] of one layer."""
         ...
 
 
@@ -50,42 +47,58 @@ def attend(
     scaling: float,
     dropout: float = 0.0,
     sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     plan: Plan | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Attention function of the model's layers as transformers calls it; query [B, Q, S, D] → [B,
-    S, Q, D]. Positions see each other by `plan`; without one, attention is causal."""
-    changes = {name: others.get(name) for name in ("softcap", "s_aux", "position_bias")}
-    if unknown := [n for n, value in changes.items() if isinstance(value, Tensor) or value]:
+    S, Q, D]. Positions see each other by `plan`; without one, attention is causal. `softcap` bounds
+    the logits, `s_aux` [Q] are the logits of attention sinks."""
+    if others.get("position_bias") is not None:
         raise ModelError.of(
             "model.unusual_attention",
-            f"This model uses an attention variant that is not supported: {', '.join(unknown)}.",
-            "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 family.",
+            "This model adds a bias to its attention logits, which is not supported.",
+            f"Use a model of these families: {FAMILIES}.",
         )
     if attention_mask is not None or dropout:
         raise AssertionError("segments have neither masks nor dropout")
+    scoring = Scoring(scaling, sliding_window, softcap or None, s_aux)
+    size, width = value.shape[-1], max(query.shape[-1], value.shape[-1])
+    query, key, value = (_widened(tensor, width) for tensor in (query, key, value))
     if plan is None:
-        return causal(query, key, value, scaling, sliding_window).transpose(1, 2), None
-    attended = plan.attend(module.layer_idx, query[0], key[0], value[0], scaling, sliding_window)
-    return attended[None], None
+        attended = causal(query, key, value, scoring).transpose(1, 2)
+    else:
+        attended = plan.attend(module.layer_idx, query[0], key[0], value[0], scoring)[None]
+    return attended[..., :size], None
 
 
 AttentionInterface.register(NAME, attend)
 
 
-def causal(
-    query_BQTD: Tensor, key_BKLD: Tensor, value_BKLD: Tensor, scale: float, window: int | None
-) -> Tensor:
-    """Causal attention of the last T of L positions: [B, Q, T, D]. `window` None: full."""
+def _widened(tensor: Tensor, width: int) -> Tensor:
+    """Tensor [..., D] padded with zeros to [..., width]."""
+    return pad(tensor, (0, width - tensor.shape[-1])) if tensor.shape[-1] < width else tensor
+
+
+def causal(query_BQTD: Tensor, key_BKLD: Tensor, value_BKLD: Tensor, scoring: Scoring) -> Tensor:
+    """Causal attention of the last T of L positions: [B, Q, T, D]."""
     length, past = query_BQTD.shape[2], key_BKLD.shape[2] - query_BQTD.shape[2]
-    mask = None
-    if past or (window and window < length):
+    window, mask = scoring.window, None
+    if past or (window and window < length) or not scoring.fused:
         mask = band(length, past, window, query_BQTD.device)
+    if mask is not None and not scoring.fused:
+        return weigh(query_BQTD, key_BKLD, value_BKLD, mask, scoring)
     if (groups := query_BQTD.shape[1] // key_BKLD.shape[1]) > 1:
         key_BKLD = key_BKLD.repeat_interleave(groups, 1)
         value_BKLD = value_BKLD.repeat_interleave(groups, 1)
     return scaled_dot_product_attention(
-        query_BQTD, key_BKLD, value_BKLD, attn_mask=mask, is_causal=mask is None, scale=scale
+        query_BQTD,
+        key_BKLD,
+        value_BKLD,
+        attn_mask=mask,
+        is_causal=mask is None,
+        scale=scoring.scale,
     )
 
 

@@ -6,6 +6,9 @@ in blocks that fit the CPU cache and with a running maximum (online softmax, 180
 log-probs and gradients together: 4·V·H operations per token instead of the 6·V·H of a recomputed
 backward.
 
+Families that scale or cap their logits (`LogitTransform`) multiply each logit's gradient by the
+derivative of that.
+
 M tokens, V vocabulary, H hidden, T temperature.
 """
 
@@ -13,11 +16,52 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedConfig
 
 from engine.policy.torch.model.linear import times
 
 ROWS = 1024
 BLOCK = 2048
+
+
+SCALES = {"logit_scale": 1, "lm_head_multiplier": 1, "logits_scaling": -1}
+"""Config keys of a factor of the logits (1) or of their divisor (-1)."""
+MULTIPLYING = ("hyperclovax",)
+"""Model types whose `logits_scaling` is a factor."""
+CAPS = ("final_logit_softcapping", "logits_soft_cap")
+"""Config keys of a bound of the logits: Gemma 2 and later, RecurrentGemma."""
+
+
+class LogitTransform(NamedTuple):
+    """Change of the logits after the output layer: x becomes cap · tanh(scale · x / cap), or scale
+    · x without a cap."""
+
+    scale: float = 1.0
+    cap: float | None = None
+
+    @classmethod
+    def of(cls, config: PreTrainedConfig) -> "LogitTransform":
+        """Transform that a language model's config describes."""
+        scale = 1.0
+        for key, power in SCALES.items():
+            power = 1 if config.model_type in MULTIPLYING else power
+            scale *= (getattr(config, key, None) or 1.0) ** power
+        return cls(scale, next((c for key in CAPS if (c := getattr(config, key, None))), None))
+
+    def apply_(self, logits: Tensor) -> Tensor | None:
+        """Change float32 logits in place. Returns the derivative of the cap at each of them, None
+        without a cap; `scale` is not in it."""
+        if self.scale != 1.0:
+            logits *= self.scale
+        if self.cap is None:
+            return None
+        bound = logits.div_(self.cap).tanh_()
+        slopes = 1 - bound * bound
+        logits *= self.cap
+        return slopes
+
+
+UNCHANGED = LogitTransform()
 
 
 class Scores(NamedTuple):
@@ -30,7 +74,8 @@ class Scores(NamedTuple):
 
 
 class SelectedLogProb(torch.autograd.Function):
-    """Autograd function log softmax((hidden · weightᵀ + bias) / T)[target] and the entropy.
+    """Autograd function log softmax(transform(hidden · weightᵀ + bias) / T)[target] and the
+    entropy.
 
     hidden [M, H], weight [V, H] and bias [V] or None (frozen), targets [M] → log-probs [M] and
     entropies [M], float32. `entropy_slope`: whether the entropy has a gradient too; without, it is
@@ -46,11 +91,21 @@ class SelectedLogProb(torch.autograd.Function):
         targets_M: Tensor,
         temperature: float,
         entropy_slope: bool = False,
+        transform: LogitTransform = UNCHANGED,
     ) -> tuple[Tensor, Tensor]:
         learns = ctx.needs_input_grad[0]
         rows = zip(hidden_MH.split(ROWS), targets_M.split(ROWS), strict=True)
         parts = [
-            score(hidden, weight_VH, bias_V, targets, temperature, learns, learns and entropy_slope)
+            score(
+                hidden,
+                weight_VH,
+                bias_V,
+                targets,
+                temperature,
+                learns,
+                learns and entropy_slope,
+                transform,
+            )
             for hidden, targets in rows
         ]
         logprobs_M, entropies_M, slopes, entropy_slopes = (
@@ -64,12 +119,12 @@ class SelectedLogProb(torch.autograd.Function):
         return logprobs_M, entropies_M
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         slopes_MH, entropy_slopes_MH = ctx.saved_tensors
         slope_MH = gradients[0][:, None] * slopes_MH
         if entropy_slopes_MH is not None:
             slope_MH += gradients[1][:, None] * entropy_slopes_MH
-        return slope_MH.to(ctx.dtype), None, None, None, None, None
+        return slope_MH.to(ctx.dtype), None, None, None, None, None, None
 
 
 class Room:
@@ -97,14 +152,15 @@ def score(
     temperature: float,
     slopes: bool,
     entropy_slopes: bool,
+    transform: LogitTransform = UNCHANGED,
 ) -> Scores:
     """Log-probs and entropies [M] of target tokens in one pass over the vocabulary, with their
     gradients by the hidden states if wanted (`slopes`, `entropy_slopes`). With x the scaled logits
     minus their running maximum `top`, it sums e^x, x·e^x and, for the gradients, e^x · weight and
-    x·e^x · weight."""
+    x·e^x · weight, times the derivative of `transform` at each logit."""
     count, width = len(hidden_MH), min(BLOCK, len(weight_VH))
     first = hidden_MH.new_full((count, 1), -torch.inf, dtype=torch.float32)
-    top, chosen = first, torch.empty_like(first)
+    top, chosen, chosen_slopes = first, torch.empty_like(first), torch.ones_like(first)
     total = torch.zeros_like(first)
     moment = torch.zeros_like(first)
     pull = torch.zeros(hidden_MH.shape, device=hidden_MH.device) if slopes else None
@@ -115,19 +171,24 @@ def score(
         bias = None if bias_V is None else bias_V[start : start + BLOCK]
         logits, x, e = room.of(len(weight))
         x.copy_(times(hidden_MH, weight, bias))
+        steps = transform.apply_(x)
         if temperature != 1.0:
             x /= temperature
         inside = (targets_M >= start) & (targets_M < start + len(weight))
         chosen[inside, 0] = x[inside, targets_M[inside] - start]
+        if steps is not None:
+            chosen_slopes[inside, 0] = steps[inside, targets_M[inside] - start]
         new = torch.maximum(top, x.amax(-1, keepdim=True))
         shift = (top - new).clamp(min=-1e4)
         kept = shift.exp()
         torch.exp(x.sub_(new), out=e)
+        moment = (moment + shift * total) * kept + torch.linalg.vecdot(e, x)[:, None]
+        total = total * kept + e.sum(-1, keepdim=True)
+        if steps is not None:
+            e *= steps
         if bent is not None:
             assert pull is not None
             bent = (bent + shift * pull) * kept + times((e * x).to(weight.dtype), weight.T).float()
-        moment = (moment + shift * total) * kept + torch.linalg.vecdot(e, x)[:, None]
-        total = total * kept + e.sum(-1, keepdim=True)
         if pull is not None:
             pull.mul_(kept).add_(times(logits.copy_(e), weight.T))
         top = new
@@ -135,8 +196,9 @@ def score(
     entropy = log_total - moment / total
     slope = bend = None
     if pull is not None:
-        slope = (weight_VH[targets_M].float() - pull / total) / temperature
+        factor = transform.scale / temperature
+        slope = (chosen_slopes * weight_VH[targets_M].float() - pull / total) * factor
     if bent is not None and pull is not None:
         # d entropy / d logits = −p (log p + entropy), with log p = x − log total
-        bend = -(bent + (entropy - log_total) * pull) / total / temperature
+        bend = -(bent + (entropy - log_total) * pull) / total * (transform.scale / temperature)
     return Scores((chosen - top - log_total)[:, 0], entropy[:, 0], slope, bend)

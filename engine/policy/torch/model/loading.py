@@ -1,4 +1,10 @@
-"""Loading of a model's weights from its folder, with a new adapter on every linear layer."""
+"""Loading of a model's weights from its folder, with a new adapter on every linear layer.
+
+In a mixture of experts (MoE) the adapter covers the attention layers only. Experts are stacked
+weights, which PEFT adapts by adding a product of their full size in every forward pass, and it maps
+the names of shared and dense feed-forward layers to them; exports merge linear layers only. So
+routers are frozen, and load-balancing losses are not used in training.
+"""
 
 from collections.abc import Callable
 
@@ -6,7 +12,10 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.pytorch_utils import Conv1D
 
+from engine.models.architectures import FAMILIES
+from engine.models.file_checks import FEED_FORWARD
 from engine.policy.base import PolicySpec
 from engine.policy.torch.model import attention
 from engine.policy.torch.model.adapter import LoraLinear
@@ -15,6 +24,10 @@ from engine.protocol.problems import ModelError
 
 Loader = Callable[[PolicySpec, torch.dtype, torch.device], PeftModel]
 """Function that loads a model with a new, zero-initialised adapter. Raises ModelError."""
+
+
+FUSED_OUTPUT = ("falcon_h1", "mamba", "mamba2", "falcon_mamba", "nemotron_h")
+"""Model types for which PEFT refuses adapters on Mamba's output projection."""
 
 
 def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftModel:
@@ -29,7 +42,7 @@ def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftMode
     base = _load_base(spec.model_path, dtype).to(device)
     torch.manual_seed(spec.seed)
     try:
-        return get_peft_model(base, _lora_config(spec.model))  # type: ignore[no-any-return]
+        return get_peft_model(base, _lora_config(spec.model, base))  # type: ignore[no-any-return]
     except (ValueError, RuntimeError) as error:
         raise not_loadable(spec.model_path, error) from error
 
@@ -50,7 +63,7 @@ def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
         raise ModelError.of(
             "model.own_attention",
             "This model has its own attention code, which does not support prefix trees.",
-            "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 family.",
+            f"Use a model of these families: {FAMILIES}.",
             where=path,
         ) from error
     except (OSError, ValueError, RuntimeError) as error:
@@ -67,13 +80,43 @@ def not_loadable(path: str, error: Exception) -> ModelError:
     )
 
 
-def _lora_config(model: ModelConfig) -> LoraConfig:
+def _lora_config(model: ModelConfig, base: PreTrainedModel) -> LoraConfig:
     config = LoraConfig(
         r=model.rank,
         lora_alpha=model.alpha,  # type: ignore[arg-type]
         lora_dropout=0.0,
-        target_modules="all-linear",
+        target_modules=adapted_layers(base),
+        fan_in_fan_out=any(isinstance(layer, Conv1D) for layer in base.modules()),
         task_type="CAUSAL_LM",
     )
     config._register_custom_module({nn.Linear: LoraLinear})
     return config
+
+
+def adapted_layers(base: PreTrainedModel) -> list[str]:
+    """Names of the layers that get an adapter: all linear ones of the language model except the
+    head, the feed-forward layers of a mixture of experts, and the output projections of Mamba
+    layers, whose fused kernels read the base weight."""
+    decoder = set(base.get_decoder().modules())
+    names = [
+        name
+        for name, layer in base.named_modules()
+        if type(layer) in (nn.Linear, Conv1D) and layer in decoder
+    ]
+    if has_experts(base):
+        names = [name for name in names if not FEED_FORWARD & set(name.split("."))]
+    if base.config.get_text_config().model_type in FUSED_OUTPUT:
+        names = [name for name in names if not name.endswith(".out_proj")]
+    return names
+
+
+def recurrent_layers(base: PreTrainedModel) -> bool:
+    """Whether layers of a model have a recurrent state: linear attention, state spaces, short
+    convolutions."""
+    kinds = getattr(base.config.get_text_config(), "layer_types", None) or []
+    return "linear_attention" in kinds or any(isinstance(m, nn.Conv1d) for m in base.modules())
+
+
+def has_experts(base: PreTrainedModel) -> bool:
+    """Whether a model has routed experts (MoE)."""
+    return any(type(part).__name__.endswith("Experts") for part in base.modules())

@@ -16,13 +16,12 @@ from transformers.utils import logging
 
 from engine.hardware.flops import ModelShape
 from engine.hardware.forecast import copy_bytes
-from engine.models.file_checks import LOGIT_CHANGES
 from engine.policy.base import PolicySpec
 from engine.policy.torch.machine_limits import Limits, limits, shape_of
 from engine.policy.torch.model.attention import Plan
-from engine.policy.torch.model.head import SelectedLogProb
+from engine.policy.torch.model.head import UNCHANGED, LogitTransform, SelectedLogProb
 from engine.policy.torch.model.linear import Packed, pack, packed_linear
-from engine.policy.torch.model.loading import Loader, load
+from engine.policy.torch.model.loading import Loader, load, recurrent_layers
 from engine.policy.torch.model.value_head import ValueHead
 from engine.policy.torch.model.verification import PROBE_TOKENS, verify_forward
 from engine.policy.torch.sampling.fused_lora import ROWS, Bundles
@@ -71,7 +70,7 @@ class LoraModel:
         self._known_limits = spec.limits
         self.trained = load(spec, self.dtype, self.device)
         base = self.trained.get_base_model()
-        _refuse_unusual_head(base)
+        self._transform = LogitTransform.of(base.config.get_text_config())
         self._recomputed = _checkpointed_layers(base) if spec.recompute else []
         self.trained.eval()  # no dropout anywhere: sampler and trainer compute the same function
         verify_forward(self, spec.model.max_context)
@@ -97,6 +96,15 @@ class LoraModel:
         """Whether prefix trees are computed exactly; if not, sequences are computed separately."""
         layers = self.trained.config.get_text_config().num_hidden_layers
         return shares_prefixes(self.hidden, layers, self.device)
+
+    @property
+    def unshared_reason(self) -> str:
+        """Why prefixes are not shared, as a clause; empty if they are."""
+        if self.shares_prefixes:
+            return ""
+        if recurrent_layers(self.trained.get_base_model()):
+            return "layers of this model have a state that cannot branch (linear attention)"
+        return "the code of this model in transformers does not support it"
 
     @cached_property
     def limits(self) -> Limits:
@@ -165,7 +173,11 @@ class LoraModel:
     def logits(self, hidden_BH: Tensor) -> Tensor:
         """Logits [B, vocabulary], computed for sampling."""
         head = self._copies[1] if self._copies else self._head
-        return packed_linear(hidden_BH, head, self._head_bias)
+        logits_BV = packed_linear(hidden_BH, head, self._head_bias)
+        if self._transform != UNCHANGED:
+            logits_BV = logits_BV.float()
+            self._transform.apply_(logits_BV)
+        return logits_BV
 
     def selected_logprobs(
         self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False
@@ -173,7 +185,13 @@ class LoraModel:
         """Log-probs of the target tokens, and entropies of their distributions, both [M], with
         gradients; the entropies have one only with `entropy_slope`."""
         return SelectedLogProb.apply(  # type: ignore[no-any-return]
-            hidden_MH, self._head, self._head_bias, targets_M, temperature, entropy_slope
+            hidden_MH,
+            self._head,
+            self._head_bias,
+            targets_M,
+            temperature,
+            entropy_slope,
+            self._transform,
         )
 
     @torch.inference_mode()
@@ -243,18 +261,6 @@ def _checkpointed_layers(base: PreTrainedModel) -> list[nn.Module]:
             where="backend.recompute",
         ) from error
     return [layer for layer in base.modules() if isinstance(layer, GradientCheckpointingLayer)]
-
-
-def _refuse_unusual_head(model: PreTrainedModel) -> None:
-    config = model.config.get_text_config()
-    for name in LOGIT_CHANGES:
-        if getattr(config, name, None) not in (None, 1, 1.0):
-            raise ModelError.of(
-                "model.unusual_head",
-                f"This model transforms its logits after the output layer ({name}), which the "
-                "torch trainer does not support.",
-                "Use a model of the Llama, Qwen, SmolLM, Mistral or Gemma 3 family.",
-            )
 
 
 def _eos_tokens(model: PreTrainedModel) -> list[int]:

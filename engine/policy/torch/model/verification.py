@@ -13,7 +13,9 @@ from typing import Protocol
 import torch
 from peft import PeftModel
 from torch import Tensor
+from transformers import PreTrainedConfig
 
+from engine.models.architectures import FAMILIES
 from engine.policy.torch.model import attention
 from engine.policy.torch.model.attention import Plan
 from engine.policy.torch.training.prefix_tree import TreePlan, grow
@@ -22,6 +24,8 @@ from engine.protocol.problems import ModelError
 PROBE_TOKENS = 48
 LONGEST_PROBE = 2048
 """Tokens; the probe is longer than any sliding window up to this size."""
+ROW_LENGTH_ROPES = ("dynamic", "longrope")
+"""Position embeddings of transformers that are computed again for longer rows."""
 HIDDEN_TOLERANCE = {torch.float32: 1e-3, torch.float16: 0.02, torch.bfloat16: 0.08}
 """Largest ‖ours − plain‖ / ‖plain‖ of the states that enter the head."""
 HEAD_TOLERANCE = {torch.float32: 1e-4, torch.float16: 0.01, torch.bfloat16: 0.01}
@@ -46,7 +50,9 @@ class Computed(Protocol):
 def verify_forward(model: Computed, max_context: int) -> None:
     """Compare the trainer's forward pass with the model's own on fixed tokens. `max_context` is the
     run's context length. Raises ModelError if the states before the head or the log-probs differ by
-    more than the precision explains, or if the model cannot be computed at all."""
+    more than the precision explains, if they cannot be computed at all, or if position embeddings
+    change within the context."""
+    refuse_changing_positions(model.trained.config.get_text_config(), max_context)
     tokens_S = probe_tokens(model.trained, max_context)
     try:
         plain_SH, plain_SV = plain_forward(model.trained, tokens_S.to(model.device))
@@ -65,6 +71,24 @@ def verify_forward(model: Computed, max_context: int) -> None:
     if not gap <= HEAD_TOLERANCE[model.dtype]:
         reason = f"its log-probs differ by {gap:.3g} nats per token from transformers"
         raise _refusal(model, reason, f"head only, mean |difference| {gap}")
+
+
+def refuse_changing_positions(config: PreTrainedConfig, max_context: int) -> None:
+    """Raise ModelError if the position embeddings of a model depend on the length of the row and
+    `max_context` exceeds the length from which they change: cached keys of a shorter row would
+    differ from those that the trainer computes."""
+    rope = getattr(config, "rope_parameters", None) or {}
+    nested = [one for one in rope.values() if isinstance(one, dict)]
+    for one in nested or [rope]:
+        limit = one.get("original_max_position_embeddings") or config.max_position_embeddings
+        if one.get("rope_type") in ROW_LENGTH_ROPES and max_context > limit:
+            raise ModelError.of(
+                "model.changing_positions",
+                f"The position embeddings of this model change in rows longer than {limit} tokens "
+                f"({one['rope_type']}), so cached keys would be inexact.",
+                f"Set model.max_context to {limit} or less.",
+                where="model.max_context",
+            )
 
 
 def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
@@ -100,7 +124,7 @@ def _refusal(model: Computed, reason: str, detail: str) -> ModelError:
     return ModelError.of(
         "model.not_exact",
         f"The torch trainer does not reproduce {kind} of transformers: {reason[:300]}.",
-        "Use a model of the Llama, Qwen, SmolLM, Mistral, Phi or Gemma 3 family.",
+        f"Use a model of these families: {FAMILIES}.",
         where="model.name",
         detail=detail[:4000],
     )

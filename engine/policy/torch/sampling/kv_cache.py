@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from engine.policy.prefix import shared
 from engine.policy.torch.model.attention import causal
+from engine.policy.torch.model.scoring import Scoring, weigh
 
 GRAIN = 128
 """Slot capacity grows in steps of this many tokens."""
@@ -175,20 +176,14 @@ class ExtensionPlan:
         return (self._window_slots if self._dense else self._count) * self._longest
 
     def attend(
-        self,
-        layer: int,
-        query_QSD: Tensor,
-        key_KSD: Tensor,
-        value_KSD: Tensor,
-        scale: float,
-        window: int | None,
+        self, layer: int, query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, scoring: Scoring
     ) -> Tensor:
         keys, values = self._cache.layer(layer, key_KSD)
         attended = []
         if count := self._count:
             keys[self._places_B, :, self._ends_B] = key_KSD[:, :count].transpose(0, 1)
             values[self._places_B, :, self._ends_B] = value_KSD[:, :count].transpose(0, 1)
-            attended.append(self._singles(query_QSD[:, :count], keys, values, scale, window))
+            attended.append(self._singles(query_QSD[:, :count], keys, values, scoring))
         offset = self._count
         for piece in self._pieces:
             place, start, end = piece.slot.place, piece.start, piece.start + len(piece.tokens)
@@ -196,14 +191,12 @@ class ExtensionPlan:
             keys[place, :, start:end] = key_KSD[:, new]
             values[place, :, start:end] = value_KSD[:, new]
             path = keys[place, :, :end][None], values[place, :, :end][None]
-            piece_1QTD = causal(query_QSD[None, :, new], *path, scale, window)
+            piece_1QTD = causal(query_QSD[None, :, new], *path, scoring)
             attended.append(piece_1QTD[0].transpose(0, 1))
             offset = new.stop
         return torch.cat(attended) if len(attended) > 1 else attended[0]
 
-    def _singles(
-        self, query_QBD: Tensor, keys: Tensor, values: Tensor, scale: float, window: int | None
-    ) -> Tensor:
+    def _singles(self, query_QBD: Tensor, keys: Tensor, values: Tensor, scoring: Scoring) -> Tensor:
         """Attention of one query per sequence; the query heads that share keys form the length
         dimension."""
         heads, count, size = query_QBD.shape
@@ -215,9 +208,14 @@ class ExtensionPlan:
             query, keys, values = spread, keys[: len(spread)], values[: len(spread)]
         else:
             keys, values = keys[self._places_B], values[self._places_B]
-        attended = scaled_dot_product_attention(
-            query, keys, values, attn_mask=self._mask(window, query), scale=scale
-        )
+        mask = self._mask(scoring.window, query)
+        if scoring.fused:
+            attended = scaled_dot_product_attention(
+                query, keys, values, attn_mask=mask, scale=scoring.scale
+            )
+        else:
+            each = query.reshape(len(query), heads, 1, size)
+            attended = weigh(each, keys, values, mask[:, 0] == 0, scoring)
         if self._dense:
             attended = attended[self._places_B]
         return attended.reshape(count, heads, size)

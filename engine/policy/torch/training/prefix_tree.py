@@ -6,6 +6,7 @@ completions are each one segment of the row. A token has the same position and s
 as in its own sequence, so log-probs and gradients equal those of separate rows.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +16,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from engine.policy.prefix import shared
 from engine.policy.torch.model.attention import PathAttention, band
+from engine.policy.torch.model.scoring import Scoring, weigh
 
 STEM, BRANCHES = [11, 7, 19, 5, 13, 3, 17, 2], ([23, 4, 9, 6], [8, 21, 10, 12])
 TOLERANCE = {torch.float32: 1e-3}
@@ -130,23 +132,17 @@ class TreePlan:
         self._lengths = [len(segment.tokens) for segment in forest.segments]
         self._batches = [list(batch) for batch in _batches(forest.segments)]
         self._masks: dict[tuple[int, int, int, int | None], Tensor | None] = {}
-        self.layers: set[int] = set()
-        """Layers that have used this plan."""
+        self.layers: Counter[int] = Counter()
+        """How often each layer has used this plan."""
         tokens = [token for segment in forest.segments for token in segment.tokens]
         places = [p for segment in forest.segments for p in range(segment.start, segment.end)]
         self.tokens_1S = torch.tensor([tokens], device=device)
         self.positions_1S = torch.tensor([places], device=device)
 
     def attend(
-        self,
-        layer: int,
-        query_QSD: Tensor,
-        key_KSD: Tensor,
-        value_KSD: Tensor,
-        scale: float,
-        window: int | None,
+        self, layer: int, query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, scoring: Scoring
     ) -> Tensor:
-        self.layers.add(layer)
+        self.layers[layer] += 1
         queries = query_QSD.split(self._lengths, 1)
         keys, values = key_KSD.split(self._lengths, 1), value_KSD.split(self._lengths, 1)
         attended: list[Tensor | None] = [None] * len(queries)
@@ -157,15 +153,16 @@ class TreePlan:
             key = _stack([keys[s.number] for s in batch], longest)
             value = _stack([values[s.number] for s in batch], longest)
             if not above:
-                out = self._siblings(query, key, value, scale, window)
-            elif _merges(query) and (not window or batch[0].end <= window):
+                out = self._siblings(query, key, value, scoring)
+            elif _merges(query, scoring) and (not scoring.window or batch[0].end <= scoring.window):
                 path = _joined([keys[s.number] for s in above])
                 known = _joined([values[s.number] for s in above])
-                out = PathAttention.apply(query, key, value, path, known, scale).transpose(1, 2)
+                out = PathAttention.apply(query, key, value, path, known, scoring.scale)
+                out = out.transpose(1, 2)
             else:
                 key = _below([keys[s.number] for s in above], key)
                 value = _below([values[s.number] for s in above], value)
-                out = self._siblings(query, key, value, scale, window)
+                out = self._siblings(query, key, value, scoring)
             for segment, result in zip(batch, out, strict=True):
                 attended[segment.number] = result[: self._lengths[segment.number]]
         return torch.cat([result for result in attended if result is not None])
@@ -181,13 +178,14 @@ class TreePlan:
             total += len(batch) * each
         return total
 
-    def _siblings(
-        self, query: Tensor, key: Tensor, value: Tensor, scale: float, window: int | None
-    ) -> Tensor:
+    def _siblings(self, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring) -> Tensor:
         """Attention [B, Q, T, D] over [B, K, L, D] → [B, T, Q, D], heads stacked by their keys."""
         count, heads, length, size = query.shape
-        groups = heads // key.shape[1]
-        mask = self._mask(length, key.shape[2] - length, groups, window, query.device)
+        groups, scale = heads // key.shape[1], scoring.scale
+        if not scoring.fused:
+            seen = band(length, key.shape[2] - length, scoring.window, query.device)
+            return weigh(query, key, value, seen, scoring).transpose(1, 2)
+        mask = self._mask(length, key.shape[2] - length, groups, scoring.window, query.device)
         if mask is None:
             if groups > 1:
                 key, value = key.repeat_interleave(groups, 1), value.repeat_interleave(groups, 1)
@@ -235,14 +233,14 @@ def shares_prefixes(
     hidden: Callable[[TreePlan], Tensor], layers: int, device: torch.device
 ) -> bool:
     """Whether `hidden`, on trial, gives a tree of two branches the hidden states of the two
-    separate sequences, and each of the model's `layers` (their number) uses the plan. Layers with a
-    state (linear attention, state spaces) cannot branch; attention in a model's own code ignores
-    plans."""
+    separate sequences, and each of the model's `layers` (their number) uses the plan once. Layers
+    with a state (linear attention, state spaces) cannot branch; attention in a model's own code
+    ignores plans; a layer that attends twice would overwrite its cached keys."""
     sequences = [STEM + branch for branch in BRANCHES]
     forest = grow(sequences)
     plan = TreePlan(forest, device)
     together_SH = hidden(plan)
-    if len(plan.layers) != layers:
+    if list(plan.layers.values()) != [1] * layers:
         return False
     tolerance = TOLERANCE.get(together_SH.dtype, COARSE_TOLERANCE)
     for tokens, places in zip(sequences, forest.places, strict=True):
@@ -252,9 +250,9 @@ def shares_prefixes(
     return True
 
 
-def _merges(query: Tensor) -> bool:
+def _merges(query: Tensor, scoring: Scoring) -> bool:
     """Whether the merged kernel is worthwhile: in float32 it saves nothing and rounds once more."""
-    return query.device.type == "cpu" and query.dtype == torch.bfloat16
+    return scoring.fused and query.device.type == "cpu" and query.dtype == torch.bfloat16
 
 
 def _below(above: list[Tensor], own_BKTD: Tensor) -> Tensor:

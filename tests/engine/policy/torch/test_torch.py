@@ -13,7 +13,7 @@ from engine.policy.base import (
     TrainBatch,
     TrainItem,
 )
-from engine.policy.torch.model.head import SelectedLogProb
+from engine.policy.torch.model.head import UNCHANGED, LogitTransform, SelectedLogProb
 from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.sampling.sampler import Sampler
 from engine.policy.torch.training.optimizer import Optimizer
@@ -161,16 +161,22 @@ def test_eos_ends_its_row_and_others_continue(model: LoraModel) -> None:
     assert len({len(tokens) for tokens in sampled.values()}) > 1
 
 
-def test_head_gradient_equals_autograd() -> None:
+@pytest.mark.parametrize(
+    "transform", [UNCHANGED, LogitTransform(0.25), LogitTransform(cap=3.0), LogitTransform(2, 1.5)]
+)
+def test_head_gradient_equals_autograd(transform: LogitTransform) -> None:
     torch.manual_seed(0)
     hidden = torch.randn(700, 8, dtype=torch.float64, requires_grad=True)
     weight, targets = torch.randn(33, 8, dtype=torch.float64), torch.randint(33, (700,))
     bias = torch.randn(33, dtype=torch.float64)
-    chosen, entropy = SelectedLogProb.apply(hidden, weight, bias, targets, 0.7, True)
+    chosen, entropy = SelectedLogProb.apply(hidden, weight, bias, targets, 0.7, True, transform)
     weights = torch.randn(700)
     (chosen * weights + 0.3 * entropy * weights).sum().backward()
     ours, hidden.grad = hidden.grad, None
-    full = ((hidden @ weight.T + bias) / 0.7).log_softmax(-1)
+    logits = (hidden @ weight.T + bias) * transform.scale
+    if transform.cap:
+        logits = transform.cap * torch.tanh(logits / transform.cap)
+    full = (logits / 0.7).log_softmax(-1)
     plain = full.gather(-1, targets[:, None]).squeeze(-1) - 0.3 * (full.exp() * full).sum(-1)
     (plain * weights).sum().backward()
     assert torch.allclose(ours, hidden.grad, atol=1e-5)

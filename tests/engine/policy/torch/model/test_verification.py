@@ -8,12 +8,9 @@ import pytest
 import torch
 from peft import PeftModel
 from transformers import (
-    BloomConfig,
-    BloomForCausalLM,
     GPTJConfig,
     GPTJForCausalLM,
-    GptOssConfig,
-    GptOssForCausalLM,
+    LlamaConfig,
     PhiConfig,
     PhiForCausalLM,
     PreTrainedModel,
@@ -22,7 +19,7 @@ from transformers import (
 from engine.policy.base import PolicySpec, SampledToken, SampleRequest, TrainBatch, TrainItem
 from engine.policy.torch.model import loading
 from engine.policy.torch.model.model import LoraModel
-from engine.policy.torch.model.verification import plain_forward
+from engine.policy.torch.model.verification import plain_forward, refuse_changing_positions
 from engine.policy.torch.sampling.sampler import Sampler
 from engine.policy.torch.training.trainer import forward_backward
 from engine.protocol.config.project import ModelConfig
@@ -108,25 +105,21 @@ def with_window(size: int) -> loading.Loader:
     return loader
 
 
-def test_attention_sinks_are_rejected(tmp_path: Path) -> None:
-    config = GptOssConfig(
-        **SHAPE,
-        num_local_experts=4,
-        layer_types=["full_attention"] * 3,
-        rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
-    )
-    with pytest.raises(ModelError, match="attention variant that is not supported"):
-        load(save_model(GptOssForCausalLM(config), tmp_path / "sinks"))
-
-
-def test_custom_attention_code_is_rejected_or_never_shared(tmp_path: Path) -> None:
+def test_custom_attention_code_is_rejected(tmp_path: Path) -> None:
     gptj = GPTJForCausalLM(GPTJConfig(**GPT, n_embd=48, n_layer=2, n_head=6, rotary_dim=8))
     with pytest.raises(ModelError, match="own attention code"):
         load(save_model(gptj, tmp_path / "gptj"))
-    bloom = save_model(
-        BloomForCausalLM(BloomConfig(**GPT, hidden_size=48, n_layer=2, n_head=6)), tmp_path / "b"
-    )
-    assert not LoraModel(spec(bloom, "bfloat16")).shares_prefixes
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_context_within_which_positions_change_is_rejected(nested: bool) -> None:
+    rope = {"rope_type": "longrope", "original_max_position_embeddings": 128}
+    config = LlamaConfig()
+    config.rope_parameters = {"full_attention": rope} if nested else rope
+    refuse_changing_positions(config, 128)
+    with pytest.raises(ModelError, match=r"change in rows longer than 128 tokens"):
+        refuse_changing_positions(config, 129)
+    refuse_changing_positions(LlamaConfig(), 10**6)
 
 
 def test_gradient_with_biased_head_equals_transformers(tmp_path: Path) -> None:
