@@ -115,6 +115,10 @@ class TorchPolicy:
                     for t, p, top in part["tokens"]
                 ]
 
+    async def check_grammar(self, grammar: str) -> list[int]:
+        ends: list[int] = (await self._child.ask("check_grammar", grammar=grammar))["ends"]
+        return ends
+
     async def hold(self) -> None:
         self._holding.enter_context(self._held.during())
         await self._child.ask("hold", held=True)

@@ -45,6 +45,7 @@ class OpenBranch:
     logprobs: list[float] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
     choice: int = 0
+    grammars: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -109,15 +110,19 @@ class Conversation:
         sampled: list[SampledToken],
         raw: str,
         completion: Completion,
+        grammar: str | None = None,
     ) -> dict[str, Any]:
         """Record a completion of `prompt`: sampled tokens, their text (`raw`) and its parsed form.
-        `messages` are those of the request. Returns the assistant message for the agent."""
+        `messages` are those of the request, `grammar` is the one that the tokens were sampled
+        under. Returns the assistant message for the agent."""
         number = self._branch_for(prompt)
         branch = self._branches[number]
         if not branch.spans:
             branch.choice = self._choices[prompt.call]
         self._choices[prompt.call] += 1
         start = len(branch.tokens)
+        if grammar is not None:
+            branch.grammars.append((len(branch.spans), grammar))
         branch.tokens += [token.token for token in sampled]
         branch.logprobs += [token.logprob for token in sampled]
         branch.spans.append((start, len(branch.tokens)))
@@ -149,6 +154,7 @@ class Conversation:
                 pieces=self._chat.pieces(branch.tokens),
                 times=branch.times,
                 choice=branch.choice,
+                grammars=branch.grammars,
             )
             for branch in self._branches
             if branch.spans

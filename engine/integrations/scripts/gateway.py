@@ -49,8 +49,9 @@ class SharedConversation(Conversation):
         sampled: list[SampledToken],
         raw: str,
         completion: Said,
+        grammar: str | None = None,
     ) -> dict[str, Any]:
-        message = super().record(prompt, messages, sampled, raw, completion)
+        message = super().record(prompt, messages, sampled, raw, completion, grammar)
         turn, parent = self.turns[-1], prompt.parent
         turn.id = f"c-{uuid.uuid4().hex}"
         if parent and self._known.held.get(parent.id) is None:
@@ -69,6 +70,7 @@ class SharedConversation(Conversation):
                 text=turn.text[len(parent.text) if parent else 0 :],
                 temperature=self._temperature,
                 top_p=self._top_p,
+                grammar=grammar,
                 truncated=self.truncated,
                 tools=self.tools,
             )

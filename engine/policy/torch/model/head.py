@@ -6,7 +6,10 @@ in blocks that fit the CPU cache and with a running maximum (online softmax, 180
 log-probs and gradients together: 4·V·H operations per token instead of the 6·V·H of a recomputed
 backward.
 
-M tokens, V vocabulary, H hidden, T temperature.
+A grammar's mask removes tokens before the softmax: p is 0 for them, and so is their part of every
+gradient.
+
+M tokens, V vocabulary, H hidden, T temperature, W = ceil(V / 32) words of a mask.
 """
 
 from typing import Any, NamedTuple
@@ -14,10 +17,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.policy.torch.model.grammar import WORD, unpack
 from engine.policy.torch.model.linear import times
 
 ROWS = 1024
 BLOCK = 2048
+FORBIDDEN = -1e30
+"""Scaled logit of a token that a grammar forbids: e^x is 0, and sums stay finite in a block without
+an allowed token."""
 
 
 class Scores(NamedTuple):
@@ -34,7 +41,7 @@ class SelectedLogProb(torch.autograd.Function):
 
     hidden [M, H], weight [V, H] and bias [V] or None (frozen), targets [M] → log-probs [M] and
     entropies [M], float32. `entropy_slope`: whether the entropy has a gradient too; without, it is
-    a metric only.
+    a metric only. `masks` [M, W]: tokens that are allowed, each target among them; None allows all.
     """
 
     @staticmethod
@@ -46,12 +53,15 @@ class SelectedLogProb(torch.autograd.Function):
         targets_M: Tensor,
         temperature: float,
         entropy_slope: bool = False,
+        masks_MW: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         learns = ctx.needs_input_grad[0]
-        rows = zip(hidden_MH.split(ROWS), targets_M.split(ROWS), strict=True)
+        bends = learns and entropy_slope
+        hiddens, targets = hidden_MH.split(ROWS), targets_M.split(ROWS)
+        masks = [None] * len(hiddens) if masks_MW is None else masks_MW.split(ROWS)
         parts = [
-            score(hidden, weight_VH, bias_V, targets, temperature, learns, learns and entropy_slope)
-            for hidden, targets in rows
+            score(hidden, weight_VH, bias_V, target, temperature, learns, bends, mask)
+            for hidden, target, mask in zip(hiddens, targets, masks, strict=True)
         ]
         logprobs_M, entropies_M, slopes, entropy_slopes = (
             torch.cat(column) if column[0] is not None else None
@@ -64,12 +74,12 @@ class SelectedLogProb(torch.autograd.Function):
         return logprobs_M, entropies_M
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         slopes_MH, entropy_slopes_MH = ctx.saved_tensors
         slope_MH = gradients[0][:, None] * slopes_MH
         if entropy_slopes_MH is not None:
             slope_MH += gradients[1][:, None] * entropy_slopes_MH
-        return slope_MH.to(ctx.dtype), None, None, None, None, None
+        return slope_MH.to(ctx.dtype), None, None, None, None, None, None
 
 
 class Room:
@@ -97,9 +107,11 @@ def score(
     temperature: float,
     slopes: bool,
     entropy_slopes: bool,
+    masks_MW: Tensor | None = None,
 ) -> Scores:
     """Log-probs and entropies [M] of target tokens in one pass over the vocabulary, with their
-    gradients by the hidden states if wanted (`slopes`, `entropy_slopes`). With x the scaled logits
+    gradients by the hidden states if wanted (`slopes`, `entropy_slopes`), among the tokens that
+    `masks_MW` allows. With x the scaled logits
     minus their running maximum `top`, it sums e^x, x·e^x and, for the gradients, e^x · weight and
     x·e^x · weight."""
     count, width = len(hidden_MH), min(BLOCK, len(weight_VH))
@@ -117,6 +129,9 @@ def score(
         x.copy_(times(hidden_MH, weight, bias))
         if temperature != 1.0:
             x /= temperature
+        if masks_MW is not None:
+            words = masks_MW[:, start // WORD : -(-(start + len(weight)) // WORD)]
+            x.masked_fill_(~unpack(words, len(weight)), FORBIDDEN)
         inside = (targets_M >= start) & (targets_M < start + len(weight))
         chosen[inside, 0] = x[inside, targets_M[inside] - start]
         new = torch.maximum(top, x.amax(-1, keepdim=True))

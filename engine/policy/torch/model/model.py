@@ -20,6 +20,7 @@ from engine.models.file_checks import LOGIT_CHANGES
 from engine.policy.base import PolicySpec
 from engine.policy.torch.machine_limits import Limits, limits, shape_of
 from engine.policy.torch.model.attention import Plan
+from engine.policy.torch.model.grammar import Grammars
 from engine.policy.torch.model.head import SelectedLogProb
 from engine.policy.torch.model.linear import Packed, pack, packed_linear
 from engine.policy.torch.model.loading import Loader, load
@@ -68,7 +69,7 @@ class LoraModel:
         logging.disable_progress_bar()
         self.device = pick_device()
         self.dtype = pick_dtype(spec.model.dtype, self.device)
-        self._known_limits = spec.limits
+        self._known_limits, self._folder = spec.limits, Path(spec.model_path)
         self.trained = load(spec, self.dtype, self.device)
         base = self.trained.get_base_model()
         _refuse_unusual_head(base)
@@ -105,6 +106,11 @@ class LoraModel:
         return (
             Limits(*self._known_limits) if self._known_limits else limits(self.device, self.dtype)
         )
+
+    @cached_property
+    def grammars(self) -> Grammars:
+        """Compiled grammars for this model's tokenizer."""
+        return Grammars(self._folder, len(self._head), self.eos_tokens)
 
     @cached_property
     def _copies(self) -> tuple[Bundles, Packed | Tensor] | None:
@@ -168,12 +174,18 @@ class LoraModel:
         return packed_linear(hidden_BH, head, self._head_bias)
 
     def selected_logprobs(
-        self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False
+        self,
+        hidden_MH: Tensor,
+        targets_M: Tensor,
+        temperature: float,
+        entropy_slope: bool = False,
+        masks_MW: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log-probs of the target tokens, and entropies of their distributions, both [M], with
-        gradients; the entropies have one only with `entropy_slope`."""
+        gradients; the entropies have one only with `entropy_slope`. `masks_MW`: masks of grammars,
+        on the model's device."""
         return SelectedLogProb.apply(  # type: ignore[no-any-return]
-            hidden_MH, self._head, self._head_bias, targets_M, temperature, entropy_slope
+            hidden_MH, self._head, self._head_bias, targets_M, temperature, entropy_slope, masks_MW
         )
 
     @torch.inference_mode()
