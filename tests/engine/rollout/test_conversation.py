@@ -131,3 +131,21 @@ def test_tool_calls_are_parsed_and_invalid_ones_stay_text() -> None:
     broken = '<tool_call>{"name": "find", "arguments": }</tool_call>'
     assert read_completion(broken, True) == (broken, [])
     assert read_completion(text, False) == (text, [])
+
+
+def test_grammar_is_recorded_with_its_span(chat: ChatFormat) -> None:
+    conversation = Conversation(chat)
+    first = answer(conversation, chat, [USER], "In the garden")
+    extended = [USER, first, {"role": "user", "content": "Sure?"}]
+    tokens = chat.encode("yes")
+    conversation.record(
+        prompt_of(conversation, extended),
+        extended,
+        [SampledToken(token, -0.5, []) for token in [*tokens, END]],
+        "yes",
+        read_completion("yes", False),
+        grammar="{}",
+    )
+    (branch,) = conversation.branches()
+    assert len(branch.spans) == 2
+    assert branch.grammars == [(1, "{}")]
