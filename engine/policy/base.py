@@ -23,6 +23,9 @@ far."""
 MOST_GRAMMAR_CHARS = 65_536
 """Maximum length of a grammar in characters: compiling takes time that grows with it."""
 
+GRAMMAR_ERRORS = "grammar."
+"""Beginning of the codes of problems with the grammar of one request."""
+
 
 class PolicyValue(Value):
     """Value with numbers from a model, which may be infinite or NaN."""
@@ -224,12 +227,13 @@ class Policy(Protocol):
     async def load(self, spec: PolicySpec) -> PolicyInfo: ...
 
     def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
-        """Yield sampled tokens in small lists; many requests may run concurrently."""
+        """Yield sampled tokens in small lists; many requests may run concurrently. Raises
+        RolloutError if the request's grammar cannot be used; other requests continue."""
         ...
 
     async def check_grammar(self, grammar: str) -> list[int]:
         """Compile a grammar of `SampleRequest` and keep it for later use. Returns the token ids
-        that end a completion under it. Raises PolicyError if it cannot be compiled in time."""
+        that end a completion under it. Raises RolloutError if it cannot be compiled in time."""
         ...
 
     async def hold(self) -> None:

@@ -17,7 +17,7 @@ from typing import TypeVar
 from engine.policy.base import OnRestart, SampledToken, SampleRequest
 from engine.policy.vllm.process import BASE, ServerPlan
 from engine.policy.vllm.server import ServerGone, VllmServer
-from engine.protocol.problems import PolicyError, Problem
+from engine.protocol.problems import Problem, RolloutError
 from engine.runtime.child import ChildDied
 from engine.runtime.seeds import derive
 from engine.runtime.timeouts import Outages
@@ -73,7 +73,7 @@ class VllmSampler:
     ) -> AsyncIterator[list[SampledToken]]:
         """Yield the sampled tokens of a request in chunks, all by the adapter that was current at
         the start. `stops`: token ids that end the completion. A server that dies is replaced up to
-        `MOST_RESTARTS` times, and sampling continues; then ChildDied is raised. Raises PolicyError
+        `MOST_RESTARTS` times, and sampling continues; then ChildDied is raised. Raises RolloutError
         if the server dies in a completion with a grammar, which cannot continue in the middle."""
         name, sampled = self.current, list[int]()
         self._under_way[name] += 1
@@ -200,8 +200,8 @@ class VllmSampler:
             raise ChildDied(again.problem) from again
 
 
-def _interrupted() -> PolicyError:
-    return PolicyError.of(
+def _interrupted() -> RolloutError:
+    return RolloutError.of(
         "sampler.interrupted",
         "The vLLM server ended during a completion with an output grammar, which cannot continue "
         "in the middle.",

@@ -17,7 +17,7 @@ import httpx
 
 from engine.policy.base import SampledToken, SampleRequest
 from engine.policy.vllm.process import BASE, ServerPlan, ServerProcess
-from engine.protocol.problems import PolicyError, Problem
+from engine.protocol.problems import PolicyError, Problem, RolloutError
 
 START_S = 900.0
 """Start timeout in seconds: loading a large model and compiling its kernels takes minutes."""
@@ -93,7 +93,7 @@ class VllmServer:
         the completion and are part of it. A grammar masks the logits before temperature, top-p and
         softmax, with `stops` as its end tokens, and log-probs are those of the masked distribution
         (`--logprobs-mode processed_logprobs`), as in the torch sampler. Raises PolicyError if the
-        server refuses the request."""
+        server refuses the request, RolloutError if it ends one with a grammar by an error."""
         body = {
             "model": model,
             "cache_salt": model,
@@ -295,10 +295,10 @@ def _refused(answer: httpx.Response, body: bytes) -> Exception:
     )
 
 
-def _failed(error: Any) -> PolicyError:
+def _failed(error: Any) -> RolloutError:
     """Error for a request with a grammar that the server ended with an error."""
     words = error.get("message", str(error)) if isinstance(error, dict) else str(error)
-    return PolicyError.of(
+    return RolloutError.of(
         "sampler.refused",
         f"vLLM ended a completion with an output grammar: {words[:400]}",
         "See the run's log for the request.",

@@ -7,7 +7,7 @@ import pytest
 
 from engine.policy import worker
 from engine.policy.base import PolicyInfo, PolicySpec, SampleRequest, ScoreBatch
-from engine.protocol.problems import AtelierError
+from engine.protocol.problems import RolloutError
 from tests.engine.policy.test_data_parallel import spec
 from tests.engine.policy.torch.grammars import item_of, regex
 from tests.support.engine_starter import forked_policy
@@ -44,9 +44,9 @@ def test_policy_process_samples_and_scores_under_a_grammar(
             tokens = [token async for part in policy.sample(request) for token in part]
             (scores,) = await policy.score(ScoreBatch(items=[item_of(prompt, tokens, grammar)]))
             assert scores.logprobs == pytest.approx([t.logprob for t in tokens], abs=1e-4)
-            with pytest.raises(AtelierError, match="cannot be compiled"):
+            with pytest.raises(RolloutError, match="cannot be compiled"):
                 await policy.check_grammar(regex("["))
-            with pytest.raises(AtelierError, match="cannot be compiled"):
+            with pytest.raises(RolloutError, match="cannot be compiled"):
                 async for _ in policy.sample(request.model_copy(update={"grammar": "{}"})):
                     pass
 

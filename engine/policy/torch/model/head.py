@@ -131,7 +131,7 @@ def score(
             x /= temperature
         if masks_MW is not None:
             words = masks_MW[:, start // WORD : -(-(start + len(weight)) // WORD)]
-            x.masked_fill_(~unpack(words, len(weight)), FORBIDDEN)
+            torch.where(unpack(words, len(weight)), x, x.new_tensor(FORBIDDEN), out=x)
         inside = (targets_M >= start) & (targets_M < start + len(weight))
         chosen[inside, 0] = x[inside, targets_M[inside] - start]
         new = torch.maximum(top, x.amax(-1, keepdim=True))

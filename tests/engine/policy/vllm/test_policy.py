@@ -22,7 +22,7 @@ from engine.policy.base import (
     TrainItem,
 )
 from engine.policy.vllm.policy import VllmPolicy
-from engine.protocol.problems import AtelierError, PolicyError
+from engine.protocol.problems import PolicyError, RolloutError
 from engine.runtime.child import ChildDied
 from tests.engine.policy.torch.grammars import json_schema, regex
 from tests.engine.policy.vllm.conftest import VllmHarness
@@ -279,7 +279,7 @@ def test_grammars_constrain_and_are_trained_as_they_were_sampled(harness: VllmHa
             for (g, _), tokens in zip(requests, completed, strict=True):
                 if g:
                     assert tokens[-1].token in harness.info.eos_tokens
-        with pytest.raises(AtelierError, match="cannot be compiled"):
+        with pytest.raises(RolloutError, match="cannot be compiled"):
             await complete(policy, grammar=regex("(["))
         assert not harness.restarts
         greedy = await complete(policy, grammar=grammars[0], temperature=0, top_logprobs=4)
@@ -298,7 +298,7 @@ def test_server_that_dies_in_a_constrained_completion_ends_it(harness: VllmHarne
         await anext(stream)
         for pid in policy._served.pids:
             os.kill(pid, signal.SIGKILL)
-        with pytest.raises(PolicyError, match="cannot continue in the middle"):
+        with pytest.raises(RolloutError, match="cannot continue in the middle"):
             async for _ in stream:
                 pass
         assert await complete(policy, grammar=regex("ab"))
