@@ -32,9 +32,9 @@ CACHE_BYTES = 256 * 2**20
 """Maximum size of the compiled grammars that are kept, in bytes."""
 MATCH_S, MATCH_TOKEN_S = 1.0, 0.02
 """Limit of the CPU time of matching one completion, in seconds: a constant and a part per token.
-With a vocabulary of 150 000, usual grammars take 20 to 200 microseconds per token, a hundred optional
-fields or `[a-z ]{1,500}` 3 to 7 milliseconds; the time of ambiguous ones such as `((a|a)*)*` grows
-with every token."""
+With a vocabulary of 150 000, usual grammars take 20 to 200 microseconds per token, and a hundred
+optional fields or `[a-z ]{1,500}` 3 to 7 milliseconds; the time of ambiguous ones such as
+`((a|a)*)*` grows with every token."""
 WORD = 32
 SOURCE = re.compile(r"\[\d\d:\d\d:\d\d\] \S+:\d+: |Check failed: \(.*?\) is \w+: ")
 """Places in xgrammar's source, in its messages."""
