@@ -5,9 +5,9 @@ and `VllmPolicy` (vllm/policy.py), chosen in start.py."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, model_validator
 
 from engine.protocol.base import Value
 from engine.protocol.config.algorithm import Algorithm
@@ -18,6 +18,13 @@ Progress = Callable[[int, int], None]
 OnRestart = Callable[[Problem, int], Awaitable[None]]
 """Callback with the reason why a helper process of the policy was restarted, and how often so
 far."""
+
+
+MOST_GRAMMAR_CHARS = 65_536
+"""Maximum length of a grammar in characters: compiling takes time that grows with it."""
+
+GRAMMAR_ERRORS = "grammar."
+"""Beginning of the codes of problems with the grammar of one request."""
 
 
 class PolicyValue(Value):
@@ -94,7 +101,17 @@ class SampleRequest(PolicyValue):
     seed: int
     top_logprobs: int = 0
     grammar: str | None = None
-    """Structural tag of xgrammar as JSON: only tokens that it allows are sampled."""
+    """Grammar that the completion follows, as JSON of a structural tag of xgrammar 0.2
+    (`{"type": "structural_tag", "format": …}`), of at most `MOST_GRAMMAR_CHARS` characters. Tokens
+    that it does not allow have probability 0, and log-probs are those of the remaining
+    distribution. A completion that satisfies it ends with an end token, in spite of `ignore_eos`.
+    """
+
+    @model_validator(mode="after")
+    def _end_by_grammar_alone(self) -> Self:
+        if self.grammar is not None and self.stop_tokens:
+            raise ValueError("a request with a grammar cannot have stop tokens")
+        return self
 
     @property
     def room(self) -> int:
@@ -126,6 +143,9 @@ class TrainItem(PolicyValue):
     """Estimates of the value head before the first update; empty without a value loss."""
     returns: list[float] = Field(default_factory=list)
     """Target values of the value head."""
+    grammars: list[tuple[int, str]] = Field(default_factory=list)
+    """Spans that were sampled under a grammar: index of the span and the grammar, as in
+    `SampleRequest`. Their log-probs are those of the tokens that it allows."""
 
 
 class TrainBatch(PolicyValue):
@@ -141,7 +161,8 @@ class TrainBatch(PolicyValue):
 
 
 class ScoreBatch(PolicyValue):
-    """Sequences to score without training; only tokens and spans of the items are used."""
+    """Sequences to score without training; only tokens, spans and grammars of the items are
+    used."""
 
     items: list[TrainItem]
     temperature: float = 1.0
@@ -210,7 +231,13 @@ class Policy(Protocol):
     async def load(self, spec: PolicySpec) -> PolicyInfo: ...
 
     def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
-        """Yield sampled tokens in small lists; many requests may run concurrently."""
+        """Yield sampled tokens in small lists; many requests may run concurrently. Raises
+        RolloutError if the request's grammar cannot be used; other requests continue."""
+        ...
+
+    async def check_grammar(self, grammar: str) -> list[int]:
+        """Compile a grammar of `SampleRequest` and keep it for later use. Returns the token ids
+        that end a completion under it. Raises RolloutError if it cannot be compiled in time."""
         ...
 
     async def hold(self) -> None:

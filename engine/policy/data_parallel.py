@@ -80,6 +80,9 @@ class ParallelPolicy:
         finally:
             self._sampling[place] -= 1
 
+    async def check_grammar(self, grammar: str) -> list[int]:
+        return await self._trainers[0].check_grammar(grammar)
+
     async def hold(self) -> None:
         await _all(trainer.hold() for trainer in self._trainers)
 

@@ -4,14 +4,14 @@ import asyncio
 import contextlib
 import importlib.util
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from engine.environments import python_of
 from engine.policy import base
 from engine.policy.rows import pack_rows, unpack_rows
-from engine.protocol.problems import PolicyError
+from engine.protocol.problems import AtelierError, PolicyError, RolloutError
 from engine.runtime.child import Child, Launch, Process, start_program
 from engine.runtime.paths import ISOLATED, ROOT
 from engine.runtime.timeouts import Outages
@@ -51,6 +51,17 @@ async def unsloth_program(cuda: bool) -> tuple[str, ...]:
             )
         python = str(await asyncio.to_thread(python_of, "unsloth-cpu"))
     return (python, "-P", str(ISOLATED), "engine.policy.unsloth")
+
+
+@contextlib.contextmanager
+def errors_of_grammars() -> Iterator[None]:
+    """Convert errors of grammars to RolloutError: they end a request, not the run."""
+    try:
+        yield
+    except AtelierError as error:
+        if error.problem.code.startswith(base.GRAMMAR_ERRORS):
+            raise RolloutError(error.problem) from error
+        raise
 
 
 class TorchPolicy:
@@ -108,12 +119,19 @@ class TorchPolicy:
         return info
 
     async def sample(self, request: base.SampleRequest) -> AsyncIterator[list[base.SampledToken]]:
-        async for part in self._child.stream("sample", request=request.model_dump()):
-            if "tokens" in part:
-                yield [
-                    base.SampledToken(t, p, [(i, q) for i, q in top])
-                    for t, p, top in part["tokens"]
-                ]
+        with errors_of_grammars():
+            async for part in self._child.stream("sample", request=request.model_dump()):
+                if "tokens" in part:
+                    yield [
+                        base.SampledToken(t, p, [(i, q) for i, q in top])
+                        for t, p, top in part["tokens"]
+                    ]
+
+    async def check_grammar(self, grammar: str) -> list[int]:
+        with errors_of_grammars():
+            answer = await self._child.ask("check_grammar", grammar=grammar)
+        ends: list[int] = answer["ends"]
+        return ends
 
     async def hold(self) -> None:
         self._holding.enter_context(self._held.during())

@@ -51,6 +51,7 @@ class OpenBranch:
     choice: int = 0
     reason: str = ""
     """Why it did not continue the branch before."""
+    grammars: list[tuple[int, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -121,9 +122,11 @@ class Conversation:
         messages: list[dict[str, Any]],
         sampled: list[SampledToken],
         reply: Reply,
+        grammar: str | None = None,
     ) -> dict[str, Any]:
         """Record a completion of `prompt`: the sampled tokens and their parsed form. `messages` are
-        those of the request. Returns the assistant message for the agent."""
+        those of the request, `grammar` is the one that the tokens were sampled under. Returns the
+        assistant message for the agent."""
         self.malformed_calls += reply.malformed
         self.reasoning_tokens += reply.reasoning_tokens
         number = self._branch_for(prompt)
@@ -132,6 +135,8 @@ class Conversation:
             branch.choice = self._choices[prompt.call]
         self._choices[prompt.call] += 1
         start = len(branch.tokens)
+        if grammar is not None:
+            branch.grammars.append((len(branch.spans), grammar))
         branch.tokens += [token.token for token in sampled]
         branch.logprobs += [token.logprob for token in sampled]
         branch.spans.append((start, len(branch.tokens)))
@@ -166,6 +171,7 @@ class Conversation:
                 times=branch.times,
                 choice=branch.choice,
                 reason=branch.reason,
+                grammars=branch.grammars,
             )
             for branch in self._branches
             if branch.spans

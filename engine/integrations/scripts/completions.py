@@ -48,6 +48,8 @@ class Completion(BaseModel):
     """Text after that of the parent, special tokens included."""
     temperature: float
     top_p: float
+    grammar: str | None = None
+    """Grammar that it was sampled under."""
     truncated: bool
     tools: list[dict[str, Any]] = Field(default_factory=list)
 

@@ -48,8 +48,9 @@ class SharedConversation(Conversation):
         messages: list[dict[str, Any]],
         sampled: list[SampledToken],
         reply: Reply,
+        grammar: str | None = None,
     ) -> dict[str, Any]:
-        message = super().record(prompt, messages, sampled, reply)
+        message = super().record(prompt, messages, sampled, reply, grammar)
         turn, parent = self.turns[-1], prompt.parent
         turn.id = f"c-{uuid.uuid4().hex}"
         if parent and self._known.held.get(parent.id) is None:
@@ -68,6 +69,7 @@ class SharedConversation(Conversation):
                 text=turn.text[len(parent.text) if parent else 0 :],
                 temperature=self._temperature,
                 top_p=self._top_p,
+                grammar=grammar,
                 truncated=self.truncated,
                 tools=self.tools,
             )

@@ -154,6 +154,7 @@ def branches_of(
     tokens: list[list[int]] = []
     spans: list[list[tuple[int, int]]] = []
     logprobs: list[list[float]] = []
+    grammars: list[list[tuple[int, str]]] = []
     trained: dict[str, Completion] = {}
     for history in histories:
         for one in history:
@@ -167,11 +168,14 @@ def branches_of(
                 tokens.append(whole.tokens)
                 spans.append([])
                 logprobs.append([])
+                grammars.append([])
+            if one.grammar is not None:
+                grammars[-1].append((len(spans[-1]), one.grammar))
             spans[-1].append((whole.start, len(whole.tokens)))
             logprobs[-1] += one.logprobs
             trained[one.id] = one
     branches = [
-        Branch(tokens=t, spans=s, logprobs=p, pieces=chat.pieces(t))
-        for t, s, p in zip(tokens, spans, logprobs, strict=True)
+        Branch(tokens=t, spans=s, logprobs=p, pieces=chat.pieces(t), grammars=g)
+        for t, s, p, g in zip(tokens, spans, logprobs, grammars, strict=True)
     ]
     return branches, list(trained.values())

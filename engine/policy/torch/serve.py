@@ -125,7 +125,8 @@ class PolicyServer:
         self._optimizer = Optimizer(model.adapter)
         budget = int(CACHE_SHARE * free_bytes(model.device) / model.shape.cached_token_bytes)
         kind = Sampler if model.shares_prefixes else AloneSampler
-        self._sampler = kind(model, model.eos_tokens, self._deliver, min(budget, MOST_CACHED))
+        cached = min(budget, MOST_CACHED)
+        self._sampler = kind(model, model.eos_tokens, self._deliver, cached, self._refuse)
         peak, bandwidth = model.limits
         return PolicyInfo(
             shares_prefixes=model.shares_prefixes,
@@ -156,6 +157,11 @@ class PolicyServer:
     def _op_sample(self, number: int, message: dict[str, Any]) -> None:
         self._loaded()
         self._sampler.add(number, SampleRequest.model_validate(message["request"]))
+
+    def _op_check_grammar(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
+        grammars = self._loaded().grammars
+        grammars.compile(message["grammar"])
+        return {"ends": grammars.ends}
 
     def _op_cancel(self, number: int, message: dict[str, Any]) -> None:
         if self._model:
@@ -271,6 +277,10 @@ class PolicyServer:
         self._parts.setdefault(number, []).append(token)
         if finish:
             self._ended[number] = finish
+
+    def _refuse(self, number: int, error: PolicyError) -> None:
+        """Send the error of a request that ends because of its grammar."""
+        self._send(number, "error", error.problem.model_dump())
 
     def _flush(self) -> None:
         """Send the tokens of this decode step; a finished request receives its final answer."""

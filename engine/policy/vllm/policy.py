@@ -18,6 +18,8 @@ from engine.policy.vllm.sampler import VllmSampler
 from engine.protocol.problems import PolicyError
 
 CANARY_TOKENS = 128
+MOST_CHECKED = 256
+"""Maximum number of grammars that are known to compile."""
 
 
 class VllmPolicy:
@@ -31,6 +33,8 @@ class VllmPolicy:
         self._canary: list[int] = []
         self._trainer_logprobs: list[float] = []
         """Trainer's log-probs of the fixed text at the last publication; empty after a restore."""
+        self._ends: dict[str, list[int]] = {}
+        """End tokens by grammar, the oldest first."""
         self.version = 0
         self.on_restart: base.OnRestart | None = None
 
@@ -69,9 +73,23 @@ class VllmPolicy:
         return info.model_copy(update=update)
 
     async def sample(self, request: base.SampleRequest) -> AsyncIterator[list[base.SampledToken]]:
-        eos = [] if request.ignore_eos else self._info.eos_tokens
+        if request.grammar is not None:
+            eos = await self.check_grammar(request.grammar)
+        else:
+            eos = [] if request.ignore_eos else self._info.eos_tokens
         async for tokens in self._served.sample(request, [*eos, *request.stop_tokens]):
             yield tokens
+
+    async def check_grammar(self, grammar: str) -> list[int]:
+        """Let the trainer compile a grammar before the server meets it: the trainer needs it too,
+        bounds the time, and its error names the reason, while a failure in the server ends without
+        one."""
+        if grammar not in self._ends:
+            ends = await self._trainer.check_grammar(grammar)
+            if len(self._ends) >= MOST_CHECKED:
+                del self._ends[next(iter(self._ends))]
+            self._ends[grammar] = ends
+        return self._ends[grammar]
 
     async def hold(self) -> None:
         await self._served.hold()

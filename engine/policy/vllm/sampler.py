@@ -17,7 +17,7 @@ from typing import TypeVar
 from engine.policy.base import OnRestart, SampledToken, SampleRequest
 from engine.policy.vllm.process import BASE, ServerPlan
 from engine.policy.vllm.server import ServerGone, VllmServer
-from engine.protocol.problems import Problem
+from engine.protocol.problems import Problem, RolloutError
 from engine.runtime.child import ChildDied
 from engine.runtime.seeds import derive
 from engine.runtime.timeouts import Outages
@@ -73,7 +73,8 @@ class VllmSampler:
     ) -> AsyncIterator[list[SampledToken]]:
         """Yield the sampled tokens of a request in chunks, all by the adapter that was current at
         the start. `stops`: token ids that end the completion. A server that dies is replaced up to
-        `MOST_RESTARTS` times, and sampling continues; then ChildDied is raised."""
+        `MOST_RESTARTS` times, and sampling continues; then ChildDied is raised. Raises RolloutError
+        if the server dies in a completion with a grammar, which cannot continue in the middle."""
         name, sampled = self.current, list[int]()
         self._under_way[name] += 1
         try:
@@ -87,6 +88,8 @@ class VllmSampler:
                     return
                 except ServerGone as gone:
                     await self._revive(server, gone)
+                    if request.grammar is not None and sampled:
+                        raise _interrupted() from gone
         finally:
             self._under_way[name] -= 1
 
@@ -195,6 +198,15 @@ class VllmSampler:
                 await self._server.load_adapter(name, folder)
         except ServerGone as again:
             raise ChildDied(again.problem) from again
+
+
+def _interrupted() -> RolloutError:
+    return RolloutError.of(
+        "sampler.interrupted",
+        "The vLLM server ended during a completion with an output grammar, which cannot continue "
+        "in the middle.",
+        "The server was restarted: send the request again.",
+    )
 
 
 def _behind(request: SampleRequest, sampled: list[int]) -> SampleRequest:

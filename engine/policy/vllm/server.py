@@ -17,7 +17,7 @@ import httpx
 
 from engine.policy.base import SampledToken, SampleRequest
 from engine.policy.vllm.process import BASE, ServerPlan, ServerProcess
-from engine.protocol.problems import PolicyError, Problem
+from engine.protocol.problems import PolicyError, Problem, RolloutError
 
 START_S = 900.0
 """Start timeout in seconds: loading a large model and compiling its kernels takes minutes."""
@@ -90,7 +90,10 @@ class VllmServer:
         self, request: SampleRequest, model: str, stops: list[int]
     ) -> AsyncIterator[list[SampledToken]]:
         """Yield tokens of model or adapter `model` as they are sampled. The token ids `stops` end
-        the completion and are part of it."""
+        the completion and are part of it. A grammar masks the logits before temperature, top-p and
+        softmax, with `stops` as its end tokens, and log-probs are those of the masked distribution
+        (`--logprobs-mode processed_logprobs`), as in the torch sampler. Raises PolicyError if the
+        server refuses the request, RolloutError if it ends one with a grammar by an error."""
         body = {
             "model": model,
             "cache_salt": model,
@@ -108,6 +111,8 @@ class VllmServer:
             "skip_special_tokens": False,
             "stream": True,
         }
+        if request.grammar is not None:
+            body["structured_outputs"] = {"structural_tag": request.grammar}
         async with self._waiting():
             async with self._http.stream("POST", "/v1/completions", json=body) as answer:
                 if answer.is_error:
@@ -115,7 +120,10 @@ class VllmServer:
                 async for line in answer.aiter_lines():
                     self.last_response_s = time.monotonic()
                     if line.startswith("data: {"):
-                        yield _tokens(json.loads(line[6:]), request.top_logprobs)
+                        message = json.loads(line[6:])
+                        if request.grammar is not None and "error" in message:
+                            raise _failed(message["error"])  # of the grammar, not of the server
+                        yield _tokens(message, request.top_logprobs)
 
     async def logprobs(self, tokens: list[int], model: str) -> list[float]:
         """Log-probs of each token after the first by model or adapter `model`, at temperature 1."""
@@ -284,6 +292,17 @@ def _refused(answer: httpx.Response, body: bytes) -> Exception:
         f"vLLM rejected a request: {words[:400]}",
         "See the run's log for the request.",
         detail=str(data)[:4000],
+    )
+
+
+def _failed(error: Any) -> RolloutError:
+    """Error for a request with a grammar that the server ended with an error."""
+    words = error.get("message", str(error)) if isinstance(error, dict) else str(error)
+    return RolloutError.of(
+        "sampler.refused",
+        f"vLLM ended a completion with an output grammar: {words[:400]}",
+        "See the run's log for the request.",
+        detail=str(error)[:4000],
     )
 
 

@@ -92,6 +92,9 @@ class Branch(Value):
     rewards: list[float] = Field(default_factory=list)
     """Reward that the agent gave each span, times the weight of the part `turns`; empty if it gave
     none. The reward of the trajectory already includes them."""
+    grammars: list[tuple[int, str]] = Field(default_factory=list)
+    """Spans that were sampled under a grammar: index of the span and the grammar, a structural tag
+    of xgrammar as JSON. Training needs it to score the tokens as they were sampled."""
 
     @property
     def sampled(self) -> int:

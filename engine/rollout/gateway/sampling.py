@@ -176,7 +176,9 @@ class PolicyCall:
         if not ended and not stopped:
             session.conversation.truncated = True
             session.conversation.cut_by = self._limit()[1]
-        message = session.conversation.record(self._prompt, self._request.messages, sampled, reply)
+        message = session.conversation.record(
+            self._prompt, self._request.messages, sampled, reply, self._grammar
+        )
         finish = "stop" if ended or stopped else "length"
         choice = Choice(
             index=index,
@@ -217,7 +219,7 @@ class PolicyCall:
             else session.temperature,
             top_p=request.top_p if free and request.top_p is not None else 1.0,
             seed=seed,
-            stop_tokens=session.chat.stops,
+            stop_tokens=[] if self._grammar else session.chat.stops,
             top_logprobs=(request.top_logprobs or 0) if request.logprobs else 0,
             grammar=self._grammar,
         )

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from engine.policy.base import MOST_GRAMMAR_CHARS
 from engine.protocol.problems import RolloutError
 from engine.rollout.gateway.requests import ChatRequest
 from engine.rollout.rendering.probes import Findings
@@ -18,8 +19,6 @@ from engine.rollout.rendering.syntaxes import END_THINK, HARMONY, HERMES, MISTRA
 Format = dict[str, Any]
 Special = Mapping[str, int]
 """Token ids of the vocabulary's special tokens, by text."""
-MOST_GRAMMAR_CHARS = 100_000
-"""Size limit of a structural tag in characters."""
 ANYTHING: Format = {"type": "any_text"}
 
 

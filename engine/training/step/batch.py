@@ -71,7 +71,12 @@ def required_scores(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
     if not (rows and (algorithm.shaped or values)):
         return None
     return ScoreBatch(
-        items=[TrainItem(tokens=row.branch.tokens, spans=row.branch.spans) for row in rows],
+        items=[
+            TrainItem(
+                tokens=row.branch.tokens, spans=row.branch.spans, grammars=row.branch.grammars
+            )
+            for row in rows
+        ],
         temperature=train.temperature,
         reference=algorithm.shaped,
         values=values,
@@ -94,6 +99,7 @@ def train_items(
             logprobs=row.branch.logprobs,
             advantages=advantages_BT[number],
             weight=weights_B[number],
+            grammars=row.branch.grammars,
         )
         if scores:
             item = _with_scores(item, scores[number], given_BT[number], algorithm)

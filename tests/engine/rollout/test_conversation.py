@@ -120,3 +120,20 @@ def test_truncated_answer_still_extends(chat: ChatFormat) -> None:
 def test_pieces_join_to_the_text(chat: ChatFormat) -> None:
     tokens = chat.encode("naïve – 東京 🙂 end")
     assert "".join(chat.pieces(tokens)) == "naïve – 東京 🙂 end"
+
+
+def test_grammar_is_recorded_with_its_span(chat: ChatFormat) -> None:
+    conversation = Conversation(chat)
+    first = answer(conversation, chat, [USER], "In the garden")
+    extended = [USER, first, {"role": "user", "content": "Sure?"}]
+    tokens = chat.encode("yes")
+    conversation.record(
+        prompt_of(conversation, extended),
+        extended,
+        [SampledToken(token, -0.5, []) for token in [*tokens, END]],
+        Reply("yes", None, [], False),
+        grammar="{}",
+    )
+    (branch,) = conversation.branches()
+    assert len(branch.spans) == 2
+    assert branch.grammars == [(1, "{}")]

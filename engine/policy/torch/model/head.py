@@ -7,9 +7,10 @@ log-probs and gradients together: 4·V·H operations per token instead of the 6�
 backward.
 
 Families that scale or cap their logits (`LogitTransform`) multiply each logit's gradient by the
-derivative of that.
+derivative of that. A grammar's mask removes tokens before the softmax: p is 0 for them, and so is
+their part of every gradient.
 
-M tokens, V vocabulary, H hidden, T temperature.
+M tokens, V vocabulary, H hidden, T temperature, W = ceil(V / 32) words of a mask.
 """
 
 from typing import Any, NamedTuple
@@ -18,10 +19,14 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig
 
+from engine.policy.torch.model.grammar import WORD, unpack
 from engine.policy.torch.model.linear import times
 
 ROWS = 1024
 BLOCK = 2048
+FORBIDDEN = -1e30
+"""Scaled logit of a token that a grammar forbids: e^x is 0, and sums stay finite in a block without
+an allowed token."""
 
 
 SCALES = {"logit_scale": 1, "lm_head_multiplier": 1, "logits_scaling": -1}
@@ -79,7 +84,7 @@ class SelectedLogProb(torch.autograd.Function):
 
     hidden [M, H], weight [V, H] and bias [V] or None (frozen), targets [M] → log-probs [M] and
     entropies [M], float32. `entropy_slope`: whether the entropy has a gradient too; without, it is
-    a metric only.
+    a metric only. `masks` [M, W]: tokens that are allowed, each target among them; None allows all.
     """
 
     @staticmethod
@@ -92,21 +97,15 @@ class SelectedLogProb(torch.autograd.Function):
         temperature: float,
         entropy_slope: bool = False,
         transform: LogitTransform = UNCHANGED,
+        masks_MW: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         learns = ctx.needs_input_grad[0]
-        rows = zip(hidden_MH.split(ROWS), targets_M.split(ROWS), strict=True)
+        bends = learns and entropy_slope
+        hiddens, targets = hidden_MH.split(ROWS), targets_M.split(ROWS)
+        masks = [None] * len(hiddens) if masks_MW is None else masks_MW.split(ROWS)
         parts = [
-            score(
-                hidden,
-                weight_VH,
-                bias_V,
-                targets,
-                temperature,
-                learns,
-                learns and entropy_slope,
-                transform,
-            )
-            for hidden, targets in rows
+            score(hidden, weight_VH, bias_V, target, temperature, learns, bends, transform, mask)
+            for hidden, target, mask in zip(hiddens, targets, masks, strict=True)
         ]
         logprobs_M, entropies_M, slopes, entropy_slopes = (
             torch.cat(column) if column[0] is not None else None
@@ -124,7 +123,7 @@ class SelectedLogProb(torch.autograd.Function):
         slope_MH = gradients[0][:, None] * slopes_MH
         if entropy_slopes_MH is not None:
             slope_MH += gradients[1][:, None] * entropy_slopes_MH
-        return slope_MH.to(ctx.dtype), None, None, None, None, None, None
+        return slope_MH.to(ctx.dtype), *[None] * 7
 
 
 class Room:
@@ -153,9 +152,11 @@ def score(
     slopes: bool,
     entropy_slopes: bool,
     transform: LogitTransform = UNCHANGED,
+    masks_MW: Tensor | None = None,
 ) -> Scores:
     """Log-probs and entropies [M] of target tokens in one pass over the vocabulary, with their
-    gradients by the hidden states if wanted (`slopes`, `entropy_slopes`). With x the scaled logits
+    gradients by the hidden states if wanted (`slopes`, `entropy_slopes`), among the tokens that
+    `masks_MW` allows. With x the scaled logits
     minus their running maximum `top`, it sums e^x, x·e^x and, for the gradients, e^x · weight and
     x·e^x · weight, times the derivative of `transform` at each logit."""
     count, width = len(hidden_MH), min(BLOCK, len(weight_VH))
@@ -174,6 +175,9 @@ def score(
         steps = transform.apply_(x)
         if temperature != 1.0:
             x /= temperature
+        if masks_MW is not None:
+            words = masks_MW[:, start // WORD : -(-(start + len(weight)) // WORD)]
+            torch.where(unpack(words, len(weight)), x, x.new_tensor(FORBIDDEN), out=x)
         inside = (targets_M >= start) & (targets_M < start + len(weight))
         chosen[inside, 0] = x[inside, targets_M[inside] - start]
         if steps is not None:

@@ -19,6 +19,7 @@ from engine.hardware.forecast import copy_bytes
 from engine.policy.base import PolicySpec
 from engine.policy.torch.machine_limits import Limits, limits, shape_of
 from engine.policy.torch.model.attention import Plan
+from engine.policy.torch.model.grammar import Grammars
 from engine.policy.torch.model.head import UNCHANGED, LogitTransform, SelectedLogProb
 from engine.policy.torch.model.linear import Packed, pack, packed_linear
 from engine.policy.torch.model.loading import Loader, load, recurrent_layers
@@ -67,7 +68,7 @@ class LoraModel:
         logging.disable_progress_bar()
         self.device = pick_device()
         self.dtype = pick_dtype(spec.model.dtype, self.device)
-        self._known_limits = spec.limits
+        self._known_limits, self._folder = spec.limits, Path(spec.model_path)
         self.trained = load(spec, self.dtype, self.device)
         base = self.trained.get_base_model()
         self._transform = LogitTransform.of(base.config.get_text_config())
@@ -113,6 +114,11 @@ class LoraModel:
         return (
             Limits(*self._known_limits) if self._known_limits else limits(self.device, self.dtype)
         )
+
+    @cached_property
+    def grammars(self) -> Grammars:
+        """Compiled grammars for this model's tokenizer."""
+        return Grammars(self._folder, len(self._head), self.eos_tokens)
 
     @cached_property
     def _copies(self) -> tuple[Bundles, Packed | Tensor] | None:
@@ -180,10 +186,16 @@ class LoraModel:
         return logits_BV
 
     def selected_logprobs(
-        self, hidden_MH: Tensor, targets_M: Tensor, temperature: float, entropy_slope: bool = False
+        self,
+        hidden_MH: Tensor,
+        targets_M: Tensor,
+        temperature: float,
+        entropy_slope: bool = False,
+        masks_MW: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Log-probs of the target tokens, and entropies of their distributions, both [M], with
-        gradients; the entropies have one only with `entropy_slope`."""
+        gradients; the entropies have one only with `entropy_slope`. `masks_MW`: masks of grammars,
+        on the model's device."""
         return SelectedLogProb.apply(  # type: ignore[no-any-return]
             hidden_MH,
             self._head,
@@ -192,6 +204,7 @@ class LoraModel:
             temperature,
             entropy_slope,
             self._transform,
+            masks_MW,
         )
 
     @torch.inference_mode()

@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 
 
 class Trained(NamedTuple):
-    """Trained tokens of a micro-batch: M in all, N distinct ones by position and token."""
+    """Trained tokens of a micro-batch: M in all, N distinct ones by position, token and grammar."""
 
     places_N: Tensor
     """Positions in the flat row: each token is predicted from the position before it on its
@@ -37,6 +37,8 @@ class Trained(NamedTuple):
     targets_N: Tensor
     which_M: Tensor
     """Index [M] into N: siblings with the same token share its log-prob."""
+    masks_NW: Tensor | None
+    """Masks of the grammars, W words of 32 tokens; None if no token was sampled under one."""
 
 
 class Numbers(NamedTuple):
@@ -78,7 +80,7 @@ def forward_backward(
     for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
         forest = grow([visible_tokens(item) for item in items])
         plan = TreePlan(forest, model.device)
-        trained = _trained(items, forest, model.device)
+        trained = _trained(items, forest, model)
         with model.recomputing():
             terms = _terms(model, batch, items, plan, trained)
             (terms.losses_M.sum() / batch.normaliser).backward()  # type: ignore[no-untyped-call]
@@ -98,8 +100,9 @@ def _terms(
     algorithm = batch.algorithm
     given = _numbers(items, batch.objective == "supervised", model.device)
     hidden_NH = model.hidden(plan)[trained.places_N]
+    bends, masks_NW = bool(algorithm.entropy), trained.masks_NW
     logprobs_N, entropy_N = model.selected_logprobs(
-        hidden_NH, trained.targets_N, batch.temperature, entropy_slope=bool(algorithm.entropy)
+        hidden_NH, trained.targets_N, batch.temperature, bends, masks_NW
     )
     tokens = given.tokens._replace(logprobs_M=logprobs_N[trained.which_M])
     terms = Terms(supervised(tokens.logprobs_M), tokens, entropy_N[trained.which_M])
@@ -173,10 +176,12 @@ def score(
     found: dict[int, Scores] = {}
     for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
         forest = grow([visible_tokens(item) for item in items])
-        trained = _trained(items, forest, model.device)
+        trained = _trained(items, forest, model)
         plan = TreePlan(forest, model.device)
         hidden_NH = model.hidden(plan)[trained.places_N]
-        logprobs_N = model.selected_logprobs(hidden_NH, trained.targets_N, batch.temperature)[0]
+        logprobs_N, _ = model.selected_logprobs(
+            hidden_NH, trained.targets_N, batch.temperature, masks_MW=trained.masks_NW
+        )
         numbers = {"logprobs": logprobs_N}
         if batch.reference:
             numbers["reference"] = _reference(model, plan, trained, batch.temperature)
@@ -192,10 +197,12 @@ def score(
 
 @torch.no_grad()
 def _reference(model: LoraModel, plan: TreePlan, trained: Trained, temperature: float) -> Tensor:
-    """Log-probs [N] of the untrained model, over the same trees."""
+    """Log-probs [N] of the untrained model, over the same trees and under the same grammars."""
     with model.trained.disable_adapter():
-        hidden_SH = model.hidden(plan)
-    return model.selected_logprobs(hidden_SH[trained.places_N], trained.targets_N, temperature)[0]
+        hidden_NH = model.hidden(plan)[trained.places_N]
+    return model.selected_logprobs(
+        hidden_NH, trained.targets_N, temperature, masks_MW=trained.masks_NW
+    )[0]
 
 
 def _values(model: LoraModel, hidden_NH: Tensor) -> Tensor:
@@ -231,19 +238,47 @@ def micro_batches(
         yield chosen
 
 
-def _trained(items: list[TrainItem], forest: Forest, device: torch.device) -> Trained:
-    pairs = [
-        (places[place - 1], item.tokens[place])
-        for item, places in zip(items, forest.places, strict=True)
-        for start, end in item.spans
-        for place in range(start, end)
-    ]
-    numbers = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+class Target(NamedTuple):
+    """Trained token in the trees of a micro-batch. Equal ones have the same log-prob: the place
+    determines the tokens before it, and these with `start` and `grammar` the mask."""
+
+    place: int
+    token: int
+    start: int = 0
+    """Start of its span, if the span has a grammar."""
+    grammar: str = ""
+
+
+def _trained(items: list[TrainItem], forest: Forest, model: LoraModel) -> Trained:
+    numbers: dict[Target, int] = {}
+    masks: dict[int, Tensor] = {}
+    which: list[int] = []
+    for item, places in zip(items, forest.places, strict=True):
+        grammars = dict(item.grammars)
+        for index, (start, end) in enumerate(item.spans):
+            tokens, grammar = item.tokens[start:end], grammars.get(index, "")
+            key = (start, grammar) if grammar else (0, "")
+            targets = [
+                Target(place, token, *key)
+                for place, token in zip(places[start - 1 : end - 1], tokens, strict=True)
+            ]
+            found = [numbers.setdefault(target, len(numbers)) for target in targets]
+            which += found
+            if grammar:
+                masks |= zip(found, model.grammars.masks(grammar, tokens), strict=True)
     return Trained(
-        torch.tensor([place for place, _ in numbers], device=device),
-        torch.tensor([target for _, target in numbers], device=device),
-        torch.tensor([numbers[pair] for pair in pairs], device=device),
+        torch.tensor([target.place for target in numbers], device=model.device),
+        torch.tensor([target.token for target in numbers], device=model.device),
+        torch.tensor(which, device=model.device),
+        _all_masks(masks, len(numbers), model) if masks else None,
     )
+
+
+def _all_masks(masks: dict[int, Tensor], count: int, model: LoraModel) -> Tensor:
+    """Masks [N, W] of N tokens on the model's device, from those that have a grammar."""
+    masks_NW = torch.full((count, len(next(iter(masks.values())))), -1, dtype=torch.int32)
+    masks_NW[list(masks)] = torch.stack(list(masks.values()))
+    return masks_NW.to(model.device)
 
 
 def _numbers(items: list[TrainItem], unsampled: bool, device: torch.device) -> Numbers:

@@ -9,6 +9,7 @@ import pytest
 
 from engine.integrations.scripts.completions import KEPT_UPDATES, Completions
 from engine.integrations.scripts.gateway import SharedConversation
+from engine.integrations.scripts.trajectories import branches_of
 from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken
 from engine.rollout.rendering.chat import ChatFormat
@@ -58,3 +59,19 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
     assert Completions(tmp_path / "known.jsonl").held.whole(completion) == whole
     store.forget_before(KEPT_UPDATES + 1)
     assert len(store) == 0
+
+
+def test_grammar_of_a_completion_reaches_its_branch(chat: ChatFormat, tmp_path: Path) -> None:
+    store = Completions(tmp_path / "known.jsonl")
+    conversation = SharedConversation(chat, store, 0, 1.0, 1.0)
+    messages, completions = [USER], []
+    for text, grammar in [("In the garden", None), ("yes", "{}")]:
+        prompt = asyncio.run(conversation.prompt(messages, [], 2000))
+        reply = Reply(text, None, [], False)
+        message = conversation.record(prompt, messages, sample(chat, text), reply, grammar)
+        completions.append(store.held.get(conversation.turns[-1].id))
+        messages = [*messages, message, {"role": "user", "content": "Sure?"}]
+    history = [one for one in completions if one is not None]
+    (branch,), _ = branches_of([history], Completions(tmp_path / "known.jsonl").held, chat)
+    assert len(branch.spans) == 2
+    assert branch.grammars == [(1, "{}")]

@@ -11,6 +11,7 @@ import torch
 from engine.policy.base import PolicySpec, SampleRequest
 from engine.policy.torch.serve import PolicyServer
 from engine.protocol.config.project import ModelConfig
+from tests.engine.policy.torch.grammars import regex
 
 
 def test_out_of_memory_while_sampling_is_reported_and_survived(
@@ -45,3 +46,26 @@ def test_out_of_memory_while_sampling_is_reported_and_survived(
             server._sample()
         last = [json.loads(answers.readline()) for _ in range(4)]
         assert last[-1] == {"id": 9, "ok": {"finish": "length"}}
+
+
+def test_grammar_that_fails_is_reported_to_its_request(tiny_model: Path) -> None:
+    client_end, server_end = socket.socketpair()
+    with client_end, server_end, client_end.makefile("rb") as answers:
+        server = PolicyServer(server_end)
+        spec = PolicySpec(
+            model_path=str(tiny_model), model=ModelConfig(dtype="float32", rank=4), seed=3,
+             batch_tokens=64,
+        )  # fmt: skip
+        server._op_load(1, {"spec": spec.model_dump()})
+        for number, grammar in [(7, regex("a{2}")), (8, regex("((")), (9, "a" * 70_000)]:
+            request = SampleRequest(tokens=[5], max_tokens=9, seed=1, grammar=grammar)
+            message = {"id": number, "op": "sample", "request": request.model_dump()}
+            server._handle(message)
+        while server._sampler.busy:
+            server._sample()
+        server._handle({"id": 10, "op": "check_grammar", "grammar": regex("b")})
+        found = [json.loads(answers.readline()) for _ in range(7)]
+        codes = {one["id"]: one["error"]["code"] for one in found if "error" in one}
+        assert codes == {9: "grammar.too_long", 8: "grammar.invalid"}
+        assert {"id": 7, "ok": {"finish": "stop"}} in found
+        assert found[-1] == {"id": 10, "ok": {"ends": [2]}}

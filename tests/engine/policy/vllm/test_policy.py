@@ -2,6 +2,7 @@
 equal the trainer's, every token arrives, and no process is left."""
 
 import asyncio
+import os
 import random
 import shutil
 import signal
@@ -21,8 +22,9 @@ from engine.policy.base import (
     TrainItem,
 )
 from engine.policy.vllm.policy import VllmPolicy
-from engine.protocol.problems import PolicyError
+from engine.protocol.problems import PolicyError, RolloutError
 from engine.runtime.child import ChildDied
+from tests.engine.policy.torch.grammars import json_schema, regex
 from tests.engine.policy.vllm.conftest import VllmHarness
 
 pytestmark = pytest.mark.long
@@ -244,5 +246,61 @@ def test_close_ends_requests_that_wait_for_a_server(harness: VllmHarness) -> Non
         assert time.monotonic() - start < 10
         remaining = [p for p in starting if "vllm" in _command_line(p)]
         assert not remaining
+
+    harness.run(work())
+
+
+def test_grammars_constrain_and_are_trained_as_they_were_sampled(harness: VllmHarness) -> None:
+    schema = {"type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}}
+    grammars = [regex("(yes|no|maybe)!{0,3}"), json_schema(schema | {"required": ["answer"]}), None]
+
+    async def work() -> None:
+        policy = harness.policy
+        for temperature in (1.0, 1.5):
+            requests = [(g, seed) for seed in range(4) for g in grammars]
+            completed = await asyncio.gather(
+                *(
+                    complete(policy, grammar=g, seed=seed, temperature=temperature)
+                    for g, seed in requests
+                )
+            )
+            items = [
+                item_of(tokens).model_copy(update={"grammars": [(0, g)] if g else []})
+                for (g, _), tokens in zip(requests, completed, strict=True)
+            ]
+            scores = await policy.score(ScoreBatch(items=items, temperature=temperature))
+            gaps = [
+                abs(own - theirs)
+                for item, score in zip(items, scores, strict=True)
+                for own, theirs in zip(score.logprobs, item.logprobs, strict=True)
+            ]
+            print(f"largest gap at temperature {temperature}: {max(gaps):.1e} nats")
+            assert max(gaps) <= TOLERANCE
+            for (g, _), tokens in zip(requests, completed, strict=True):
+                if g:
+                    assert tokens[-1].token in harness.info.eos_tokens
+        with pytest.raises(RolloutError, match="cannot be compiled"):
+            await complete(policy, grammar=regex("(["))
+        assert not harness.restarts
+        greedy = await complete(policy, grammar=grammars[0], temperature=0, top_logprobs=4)
+        assert greedy[0].top[0][1] == greedy[0].logprob
+
+    harness.run(work())
+
+
+def test_server_that_dies_in_a_constrained_completion_ends_it(harness: VllmHarness) -> None:
+    grammar = regex("(one|two|three|four){60}")
+
+    async def work() -> None:
+        policy = harness.policy
+        request = SampleRequest(tokens=PROMPT, max_tokens=200, seed=5, grammar=grammar)
+        stream = policy.sample(request)
+        await anext(stream)
+        for pid in policy._served.pids:
+            os.kill(pid, signal.SIGKILL)
+        with pytest.raises(RolloutError, match="cannot continue in the middle"):
+            async for _ in stream:
+                pass
+        assert await complete(policy, grammar=regex("ab"))
 
     harness.run(work())

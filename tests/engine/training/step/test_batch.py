@@ -272,3 +272,21 @@ def test_updates_split_the_groups_and_normalise_separately() -> None:
     items_ = rows(groups_, train.algorithm)
     (only,) = split_into_batches(groups_, items_, train_items(items_, train.algorithm), train)
     assert only.normaliser == 3
+
+
+def test_stored_grammars_reach_scores_and_updates() -> None:
+    """Items of a trajectory that was written to JSON and read again have the grammars of its
+    spans."""
+    grammar = '{"type": "structural_tag", "format": {"type": "any_text"}}'
+    spans: Spans = [(2, 4), (6, 8)]
+    constrained = branch(spans).model_copy(update={"grammars": [(1, grammar)]})
+    stored = trajectory(0, 1.0, 0.5, constrained).model_dump_json()
+    group = [Trajectory.model_validate_json(stored), trajectory(1, 0.0, -0.5, branch([(2, 4)]))]
+    algorithm = Algorithm(preset="ppo", updates=1)
+    found = rows([group], algorithm)
+    request = required_scores(found, TrainConfig(algorithm=algorithm))
+    assert request is not None
+    assert [item.grammars for item in request.items] == [[(1, grammar)], []]
+    scores = [Scores(logprobs=[-1.0] * n, values=[0.0] * n) for n in (4, 2)]
+    items_ = train_items(found, algorithm, scores)
+    assert [item.grammars for item in items_ if item] == [[(1, grammar)], []]
