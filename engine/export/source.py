@@ -20,7 +20,8 @@ from engine.protocol.events.run import (
 )
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records.comparison import EvaluationResult
-from engine.protocol.records.runs import Branch, Checkpoint, RunSpec, Split, Trajectory
+from engine.protocol.records.conversations import Branch
+from engine.protocol.records.runs import Checkpoint, RunSpec, Split, Trajectory
 from engine.protocol.requests.exports import ExportCheckpoint, ExportDtype
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.checkpoints.checkpoint import MANIFEST, newest, verify

@@ -5,7 +5,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from engine.protocol.records.runs import Message, Scenario, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Scenario, Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.run_db.reader import RunReader
 

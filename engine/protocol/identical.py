@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Trajectory
 
 
 def first_of_identical(siblings: Iterable[Trajectory]) -> dict[str, str]:

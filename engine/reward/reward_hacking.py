@@ -7,7 +7,7 @@ a constraint can veto or penalise. Pure functions.
 import re
 from collections.abc import Sequence
 
-from engine.protocol.records.runs import Message
+from engine.protocol.records.conversations import Message
 
 ADDRESSES_JUDGE = "addresses_judge"
 REPETITION = "repetition"

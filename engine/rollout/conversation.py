@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.policy.base import SampledToken
-from engine.protocol.records.runs import Branch, CutBy
+from engine.protocol.records.conversations import Branch
+from engine.protocol.records.runs import CutBy
 from engine.rollout.rendering.chat import ChatFormat, text_of, tool_calls_of
 from engine.rollout.rendering.continuation import Recorded
 from engine.rollout.rendering.syntaxes import Reply

@@ -11,7 +11,8 @@ from engine.judge.panel import Panel
 from engine.policy.base import Policy
 from engine.protocol.config.project import ProjectConfig, RewardConfig, TrainConfig
 from engine.protocol.problems import Problem, RolloutError
-from engine.protocol.records.runs import Branch, Message, Scenario, Split, Trajectory
+from engine.protocol.records.conversations import Branch, Message
+from engine.protocol.records.runs import Scenario, Split, Trajectory
 from engine.reward.blend import blend
 from engine.reward.overlong import PART, overlong
 from engine.reward.reward_hacking import ADDRESSES_JUDGE, signs

@@ -15,8 +15,9 @@ from typing import Any
 from engine.protocol.base import BaseEvent
 from engine.protocol.events import run as e
 from engine.protocol.events.run import encode
+from engine.protocol.records.conversations import Branch, Message
 from engine.protocol.records.judging import Call, Usage, Verdict
-from engine.protocol.records.runs import Branch, GroupSummary, Message, RunSpec, Trajectory
+from engine.protocol.records.runs import GroupSummary, RunSpec, Trajectory
 from engine.storage.project import load_config
 from engine.storage.run_db.schema import open_writer
 from engine.storage.run_db.writer import summary_of

@@ -33,7 +33,8 @@ from engine.protocol.events.run import (
     TrajectoryRecorded,
     encode,
 )
-from engine.protocol.records.runs import Branch, GroupSummary, Message, RunSpec, Trajectory
+from engine.protocol.records.conversations import Branch, Message
+from engine.protocol.records.runs import GroupSummary, RunSpec, Trajectory
 from engine.storage.project import load_config
 from engine.storage.run_db.schema import open_writer
 from engine.storage.run_db.writer import group_rows, summary_of, trajectory_rows

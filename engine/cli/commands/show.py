@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from engine.cli.run_lookup import reading
 from engine.cli.terminal import duration, figure, say, say_json
 from engine.protocol.problems import Refused
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.judging import Verdict
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.run_db.reader import RunReader
 

@@ -24,7 +24,8 @@ from engine.integrations.importers.chat_messages import (
     tools_of,
 )
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import Message, Split, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Split, Trajectory
 
 SCENARIO = "scenario_id"
 DURATION = "duration"

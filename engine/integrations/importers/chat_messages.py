@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from engine.protocol.problems import ConfigError, Problem
-from engine.protocol.records.runs import Message, Split, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Split, Trajectory
 from engine.runtime.text import replace_surrogates
 
 

@@ -25,7 +25,8 @@ from engine.integrations.importers.chat_messages import (
     tools_of,
 )
 from engine.protocol.problems import ConfigError
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Trajectory
 from engine.trust.files import open_regular
 
 MOST_LINE_BYTES = 16 * 2**20

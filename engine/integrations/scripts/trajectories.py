@@ -11,8 +11,9 @@ from engine.integrations.importers.art_groups import ArtAttempt, ArtGroup
 from engine.integrations.importers.art_trajectories import attempts_of
 from engine.integrations.scripts.completions import Completion, CompletionIndex
 from engine.protocol.problems import Refused
+from engine.protocol.records.conversations import Branch
 from engine.protocol.records.judging import PART as RULER
-from engine.protocol.records.runs import Branch, Split, Trajectory
+from engine.protocol.records.runs import Split, Trajectory
 from engine.protocol.requests.scripts import CHOICE_ID, SentGroup, SentHistory
 from engine.rollout.rendering.chat import ChatFormat
 from engine.runtime.text import replace_surrogates

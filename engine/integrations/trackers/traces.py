@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.protocol.problems import Problem
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.judging import PART, Verdict
-from engine.protocol.records.runs import Message, RunSpec, Trajectory
+from engine.protocol.records.runs import RunSpec, Trajectory
 
 Span = dict[str, Any]
 PROVIDER = "atelier"

@@ -7,8 +7,9 @@ one talks confidently about something else.
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.judging import Verdict
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.runs import Trajectory
 
 Kind = Literal["flattery", "silence", "bluster"]
 KINDS: tuple[Kind, ...] = ("flattery", "silence", "bluster")

@@ -9,7 +9,8 @@ import json
 from itertools import takewhile
 from typing import Any
 
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Trajectory
 
 LEAST_SHARE = 200
 """Minimum characters kept of each message."""

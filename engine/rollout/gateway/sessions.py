@@ -10,8 +10,9 @@ from typing import Any, NamedTuple, Protocol
 
 from engine.policy.base import Policy, SampledToken
 from engine.protocol.problems import AtelierError, Problem, RolloutError
+from engine.protocol.records.conversations import Branch, ModelCall
 from engine.protocol.records.judging import Usage
-from engine.protocol.records.runs import Branch, CutBy, ModelCall
+from engine.protocol.records.runs import CutBy
 from engine.rollout.conversation import Conversation
 from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, too_many_turns
 from engine.rollout.rendering.chat import ChatFormat, text_of

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, cast
 
 from typing_extensions import TypedDict
 
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.filters import is_error_result
 from engine.protocol.requests.runs import TrajectoryFacts
 

@@ -12,7 +12,8 @@ from typing import NamedTuple
 from engine.policy.base import ScoreBatch, Scores, TrainBatch, TrainItem
 from engine.protocol.config.algorithm import Algorithm, AnchorCredit, ValueCredit
 from engine.protocol.config.project import TrainConfig
-from engine.protocol.records.runs import Branch, Trajectory
+from engine.protocol.records.conversations import Branch
+from engine.protocol.records.runs import Trajectory
 from engine.reward.advantage import credit
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.records.runs import Message as ChatMessage
+from engine.protocol.records.conversations import Message as ChatMessage
 from engine.protocol.records.runs import Trajectory
 from studio.pages.trajectories.reader.transcript_rows import items_of
 from studio.store.runs.chat import Side

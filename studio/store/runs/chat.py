@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.labels import Label, Word
-from engine.protocol.records.runs import GroupSummary, Message, Trajectory
+from engine.protocol.records.runs import GroupSummary, Trajectory
 from engine.protocol.requests.arena import ArenaTicked
 
 ENOUGH_VOTES = 10

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from engine.protocol.config.project import JudgeConfig, ModelConfig, ProjectConfig, TrainConfig
 from engine.protocol.events.run import StepFinished, ValidationFinished
-from engine.protocol.records.runs import Branch, Interval, Message, RunSpec, Split, Trajectory
+from engine.protocol.records.conversations import Branch, Message
+from engine.protocol.records.runs import Interval, RunSpec, Split, Trajectory
 from engine.rollout.rendering.chat import ChatFormat
 from engine.storage.checkpoints import checkpoint
 from engine.storage.run_db.writer import RunWriter

@@ -18,7 +18,8 @@ from engine.judge.providers.client import Provider, price_of
 from engine.judge.providers.ledger import Ledger
 from engine.judge.ruler import Ruler
 from engine.protocol.config.project import JudgeConfig, ProjectConfig
-from engine.protocol.records.runs import Message, RunSpec, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import RunSpec, Trajectory
 from engine.storage.run_folder.run import Run
 from tests.engine.judge.scripted import Script, provider
 

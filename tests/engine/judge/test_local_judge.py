@@ -11,7 +11,8 @@ from engine.judge.local_judge import LEAST_GROUPS, LocalJudge, Preference, prefe
 from engine.policy.base import Pair, PreferenceModel, TrainItem
 from engine.policy.torch.training.bradley_terry import fit
 from engine.protocol.problems import Problem
-from engine.protocol.records.runs import Branch, Trajectory
+from engine.protocol.records.conversations import Branch
+from engine.protocol.records.runs import Trajectory
 
 
 class Features:

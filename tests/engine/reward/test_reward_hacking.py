@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.protocol.records.runs import Message
+from engine.protocol.records.conversations import Message
 from engine.reward.reward_hacking import ADDRESSES_JUDGE, REPETITION, TOOL_CALLS, repetition, signs
 
 

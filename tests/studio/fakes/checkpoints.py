@@ -10,12 +10,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from engine.protocol.records.comparison import Comparison, EvaluationResult, Standing, TagStandings
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.runs import (
     GroupSummary,
     Interval,
     KeptBy,
     KeptCheckpoint,
-    Message,
     RunSummary,
     Trajectory,
 )

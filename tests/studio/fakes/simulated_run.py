@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from engine.protocol.config.project import JudgeConfig, ProjectConfig, RewardConfig, TrainConfig
 from engine.protocol.events import run as e
 from engine.protocol.problems import Problem
+from engine.protocol.records.conversations import Branch, Message
 from engine.protocol.records.runs import (
-    Branch,
     Checkpoint,
     Finding,
     GroupSummary,
     Interval,
-    Message,
     RunKind,
     RunSpec,
     Trajectory,

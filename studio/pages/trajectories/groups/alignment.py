@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import takewhile, zip_longest
 
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Trajectory
 from studio.pages.trajectories.reader.transcript_rows import call_words
 from studio.widgets.transcript.side_by_side import PairRow, Side
 

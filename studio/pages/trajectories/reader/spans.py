@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.protocol.records.runs import Message, ModelCall, Trajectory
+from engine.protocol.records.conversations import Message, ModelCall
+from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.filters import is_error_result
 from studio.pages.trajectories.reader.transcript_rows import call_words, turn_rows
 from studio.text import formatting

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
+from engine.protocol.records.conversations import Branch
+from engine.protocol.records.conversations import Message as ChatMessage
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.labels import PART as LABEL
-from engine.protocol.records.runs import Branch, GroupSummary, Trajectory
-from engine.protocol.records.runs import Message as ChatMessage
+from engine.protocol.records.runs import GroupSummary, Trajectory
 from engine.protocol.requests.filters import is_error_result
 from studio.models.trajectories import PART_WORDS
 from studio.pages.run.charts.main import part_token

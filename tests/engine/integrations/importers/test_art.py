@@ -7,7 +7,8 @@ import pytest
 
 from engine.integrations.importers.art import find_art_model, open_art
 from engine.protocol.problems import ConfigError
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Trajectory
 from tests.engine.integrations.importers.art_writer import CALL, TOOL
 
 

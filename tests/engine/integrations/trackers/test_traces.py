@@ -4,8 +4,9 @@ import json
 
 from engine.integrations.trackers.traces import TraceContext
 from engine.protocol.problems import Problem
+from engine.protocol.records.conversations import Branch, Message
 from engine.protocol.records.judging import Verdict
-from engine.protocol.records.runs import Branch, Message, Trajectory
+from engine.protocol.records.runs import Trajectory
 from tests.engine.integrations.trackers.test_metrics import spec
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}

@@ -1,8 +1,9 @@
 """Agreement with a person's labels: identical trajectories count once, and ranks them apart not."""
 
 from engine.judge.calibration.measurement import consistency, first_of_identical, merged, repeated
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.labels import Label, Word
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.runs import Trajectory
 
 
 def rollout(name: str, text: str) -> Trajectory:

@@ -4,9 +4,10 @@ import asyncio
 from pathlib import Path
 
 from engine.judge.calibration.review_candidates import review_queue
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.labels import Label, Word
-from engine.protocol.records.runs import GroupSummary, Message, Trajectory
+from engine.protocol.records.runs import GroupSummary, Trajectory
 from engine.protocol.requests.review import ReviewQuery
 from engine.storage.run_db.reader import RunReader
 from engine.storage.run_db.writer import RunWriter

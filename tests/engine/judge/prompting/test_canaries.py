@@ -14,8 +14,8 @@ from engine.judge.prompting.canaries import (
 )
 from engine.protocol.events.run import CanaryJudged
 from engine.protocol.problems import Problem
+from engine.protocol.records.conversations import Branch, Message
 from engine.protocol.records.judging import Verdict
-from engine.protocol.records.runs import Branch, Message
 from tests.engine.judge.conftest import JudgeHarness, graded_group, group
 
 STEP = {"step": 10, "group": 0}

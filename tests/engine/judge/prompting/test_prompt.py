@@ -9,8 +9,8 @@ from typing import Any
 from engine.bench.rival import environment
 from engine.judge.prompting.prompt import art_messages, correction, relative_messages
 from engine.judge.prompting.transcript import lines_of, openai_messages, shorten_middle
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.judging import Criterion, Rubric
-from engine.protocol.records.runs import Message
 from tests.engine.judge.conftest import group
 
 REFERENCE = Path(__file__).parents[1] / "art_reference.py"

@@ -13,7 +13,8 @@ from engine.policy.torch.training.trainer import forward_backward, score
 from engine.protocol.config.algorithm import Algorithm, PlainReward
 from engine.protocol.config.presets import PRESETS, PresetName
 from engine.protocol.config.project import ModelConfig, TrainConfig
-from engine.protocol.records.runs import Branch, Trajectory
+from engine.protocol.records.conversations import Branch
+from engine.protocol.records.runs import Trajectory
 from engine.reward.advantage.group import advantages
 from engine.training.step.batch import required_scores, rows, split_into_batches, train_items
 from tests.support.tiny_model import make_tiny_model

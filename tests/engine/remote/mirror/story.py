@@ -9,9 +9,10 @@ import apsw
 
 from engine.protocol.events.run import LogWritten, StepFinished
 from engine.protocol.problems import Problem
+from engine.protocol.records.conversations import Branch, Message
 from engine.protocol.records.judging import Call, Usage, Verdict
 from engine.protocol.records.labels import Label, Word
-from engine.protocol.records.runs import Branch, Checkpoint, GroupSummary, Message, Trajectory
+from engine.protocol.records.runs import Checkpoint, GroupSummary, Trajectory
 from engine.storage.run_db.schema import open_reader
 from engine.storage.run_db.writer import RunWriter
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from engine.protocol.events import run
 from engine.protocol.problems import StoreError
-from engine.protocol.records.runs import Message
+from engine.protocol.records.conversations import Message
 from engine.remote.mirror.pages import ROWS, SPEAKS, read_page
 from engine.remote.mirror.replica import Replica, searched_columns
 from engine.storage.run_db.copy import copy_until

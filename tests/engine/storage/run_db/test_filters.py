@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.protocol.problems import Refused
+from engine.protocol.records.conversations import Branch, Message
 from engine.protocol.records.judging import Verdict
-from engine.protocol.records.runs import Branch, GroupSummary, Message, Trajectory
+from engine.protocol.records.runs import GroupSummary, Trajectory
 from engine.protocol.requests.filters import NUMBERS, OPERATORS, STATES, TEXTS, parse_filter
 from engine.protocol.requests.runs import ExportTrajectories, FilterNames, TrajectoryQuery
 from engine.storage.run_db.reader import RunReader

@@ -11,10 +11,11 @@ import pytest
 
 from engine.protocol.events.run import BatchClosed, LogWritten, UnknownEvent, decode
 from engine.protocol.problems import Problem, Refused, StoreError
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.curves import CurveQuery
 from engine.protocol.records.judging import Call, Usage, Verdict
 from engine.protocol.records.labels import Label, Word
-from engine.protocol.records.runs import Checkpoint, GroupSummary, Message, Trajectory
+from engine.protocol.records.runs import Checkpoint, GroupSummary, Trajectory
 from engine.protocol.requests.runs import GroupPage, TrajectoryQuery
 from engine.storage.run_db import reader as reader_module
 from engine.storage.run_db import writer as writer_module

@@ -8,7 +8,8 @@ import pytest
 
 from engine.protocol.events.run import LogWritten, TrajectoryRecorded, decode
 from engine.protocol.problems import Problem, StoreError
-from engine.protocol.records.runs import GroupSummary, Message, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import GroupSummary, Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.run_db.filters import search_phrase
 from engine.storage.run_db.reader import RunReader

@@ -10,7 +10,8 @@ import torch
 from engine.policy.torch.training.loss import Tokens, policy_gradient
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import TrainConfig
-from engine.protocol.records.runs import Branch, Trajectory
+from engine.protocol.records.conversations import Branch
+from engine.protocol.records.runs import Trajectory
 from engine.reward.advantage.group import advantages
 from engine.training.step.batch import rows, split_into_batches, train_items
 

@@ -8,7 +8,8 @@ import pytest
 from engine.policy.base import Scores, TrainItem
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import TrainConfig
-from engine.protocol.records.runs import Branch, Trajectory
+from engine.protocol.records.conversations import Branch
+from engine.protocol.records.runs import Trajectory
 from engine.training.step.batch import (
     anchors,
     normaliser,

@@ -7,7 +7,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Trajectory
 from studio.pages.checkpoints.prompt_sheet import parsed_tools
 from studio.pages.trajectories.reader.transcript_rows import items_of, turn_at
 from studio.pages.trajectories.views import READER

@@ -5,7 +5,8 @@ from pathlib import Path
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.conversations import Message
+from engine.protocol.records.runs import Trajectory
 from studio.pages.trajectories.groups.alignment import differences, rows_of
 from studio.pages.trajectories.groups.compare import base_of
 from studio.pages.trajectories.views import COLUMNS, COMPARE

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QApplication
 
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.labels import Label, preferences
-from engine.protocol.records.runs import Message, Trajectory, TrajectorySummary
+from engine.protocol.records.runs import Trajectory, TrajectorySummary
 from studio.pages.trajectories.groups.folding import copies_of, folds_of
 from studio.pages.trajectories.labels import wording
 from studio.pages.trajectories.labels.draft import Draft

@@ -8,9 +8,10 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from engine.protocol.problems import Problem
+from engine.protocol.records.conversations import Message
 from engine.protocol.records.judging import Call, Quote, Usage, Verdict, chief_verdict
 from engine.protocol.records.labels import Label, Word
-from engine.protocol.records.runs import Message, Trajectory
+from engine.protocol.records.runs import Trajectory
 from studio.pages.trajectories.reader.evidence import Evidence, EvidencePanel
 from studio.pages.trajectories.reader.raw_view import SHOWN_MOST, exchange
 from studio.pages.trajectories.reader.reader import Reader

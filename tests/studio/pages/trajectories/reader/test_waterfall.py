@@ -7,7 +7,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.records.runs import Branch, Message, ModelCall, Trajectory
+from engine.protocol.records.conversations import Branch, Message, ModelCall
+from engine.protocol.records.runs import Trajectory
 from studio.pages.trajectories.reader.spans import Span, spans_of, summary_words, total_s
 from studio.pages.trajectories.reader.transcript_rows import items_of
 from studio.pages.trajectories.views import READER

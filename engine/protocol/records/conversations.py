@@ -1,0 +1,64 @@
+"""Records of messages and of the token sequences that the policy sampled."""
+
+from typing import Any
+
+from pydantic import Field
+
+from engine.protocol.base import Value
+
+
+class Message(Value):
+    """Chat message in the OpenAI format."""
+
+    role: str
+    content: str = ""
+    reasoning: str = ""
+    """Reasoning of the model before its answer."""
+    tool_calls: list[dict[str, Any]] = Field(default_factory=list)
+    tool_call_id: str | None = None
+    name: str | None = None
+
+
+class Branch(Value):
+    """Contiguous token sequence of a trajectory: prompts, completions and tokens between them.
+
+    All lists but `spans` have one entry per token. A turn whose prompt extends the tokens so far
+    stays in the branch; a chat template that rewrites history starts the next branch.
+    """
+
+    tokens: list[int]
+    spans: list[tuple[int, int]]
+    """Half-open token ranges sampled by the policy, in order; only these are trained."""
+    logprobs: list[float]
+    """Natural log-probabilities recorded at sampling, one per sampled token, over all spans."""
+    pieces: list[str] = Field(default_factory=list)
+    """Text of each token, for display only."""
+    choice: int = 0
+    """Index of this branch's first choice among the choices of one request (`n` above 1), from
+    0."""
+    reason: str = ""
+    """Why the chat template does not continue an earlier branch; empty if the agent did not."""
+    times: list[tuple[float, float]] = Field(default_factory=list)
+    """Times in seconds from the start of the rollout at which each span was requested and complete;
+    empty if not recorded."""
+
+    rewards: list[float] = Field(default_factory=list)
+    """Reward that the agent gave each span, times the weight of the part `turns`; empty if it gave
+    none. The reward of the trajectory already includes them."""
+    grammars: list[tuple[int, str]] = Field(default_factory=list)
+    """Spans that were sampled under a grammar: index of the span and the grammar, a structural tag
+    of xgrammar as JSON. Training needs it to score the tokens as they were sampled."""
+
+    @property
+    def sampled(self) -> int:
+        return sum(end - start for start, end in self.spans)
+
+
+class ModelCall(Value):
+    """Size and time of one model call, in seconds from the start of the rollout."""
+
+    start_s: float = 0.0
+    end_s: float = 0.0
+    """0 if unknown."""
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
