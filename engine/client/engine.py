@@ -3,8 +3,8 @@
 from pydantic import TypeAdapter
 
 from engine.client.transport import Transport, parse
-from engine.protocol.records.backends import BackendFacts
-from engine.protocol.records.environments import (
+from engine.protocol.records.machine.backends import BackendFacts
+from engine.protocol.records.machine.environments import (
     ActOnEnvironment,
     EngineChoice,
     EnvironmentAction,
@@ -12,7 +12,7 @@ from engine.protocol.records.environments import (
     EnvironmentView,
     UseEngine,
 )
-from engine.protocol.records.hardware import Check
+from engine.protocol.records.machine.hardware import Check
 from engine.protocol.requests.runs import EngineInfo
 
 

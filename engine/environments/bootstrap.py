@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict
 
 from engine.protocol.problems import AtelierError, Problem, Refused
-from engine.protocol.records.environments import EnvironmentState
+from engine.protocol.records.machine.environments import EnvironmentState
 from engine.runtime.paths import ROOT
 from engine.runtime.variables import without_secrets
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from engine.environments.bootstrap import KEPT, Status, statuses
 from engine.launcher.interpreters import read_choice, running_engine
 from engine.protocol.problems import LaunchError, Problem
-from engine.protocol.records.environments import (
+from engine.protocol.records.machine.environments import (
     AgentPackages,
     EngineChoice,
     EnvironmentList,

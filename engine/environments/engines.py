@@ -7,7 +7,12 @@ import psutil
 from engine.environments.bootstrap import EnvironmentMissing, command, run_bootstrap, status_of
 from engine.launcher.interpreters import choose, engine_home, read_choice, title_of, write_choice
 from engine.protocol.problems import LaunchError, Refused
-from engine.protocol.records.environments import BUILT_IN, ChosenEngine, EngineChoice, UseEngine
+from engine.protocol.records.machine.environments import (
+    BUILT_IN,
+    ChosenEngine,
+    EngineChoice,
+    UseEngine,
+)
 
 
 def use_engine(wanted: UseEngine) -> EngineChoice:

@@ -14,7 +14,7 @@ from typing import Any
 
 from engine.environments.bootstrap import EnvironmentMissing, command, life, problem_of
 from engine.environments.engines import follow_repair, forget, refuse_removal, sweep
-from engine.protocol.records.environments import EnvironmentAction, EnvironmentTicked
+from engine.protocol.records.machine.environments import EnvironmentAction, EnvironmentTicked
 from engine.runtime.variables import without_secrets
 
 Ticks = AsyncGenerator[EnvironmentTicked, None]

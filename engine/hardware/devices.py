@@ -11,7 +11,7 @@ import platformdirs
 
 from engine.hardware.gpus import read_gpus
 from engine.protocol.config.project import BackendConfig
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 
 BY_BUS = "PCI_BUS_ID"
 GPU_ENVIRONMENT = "engine-gpu"

@@ -20,7 +20,7 @@ from engine.hardware.machine import device_words, has_native_bfloat16
 from engine.launcher.local import default_workspace, runtime_dir
 from engine.models.registry import STARTERS, cache_dir, problem_of
 from engine.protocol.problems import LaunchError
-from engine.protocol.records.hardware import Card, Check
+from engine.protocol.records.machine.hardware import Card, Check
 
 DRIVER_FLOOR = 580
 """Oldest Linux driver for CUDA 13, for which torch 2.13 and vLLM 0.31 are built."""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import psutil
 import pynvml
 
-from engine.protocol.records.hardware import Card, CardProcess
+from engine.protocol.records.machine.hardware import Card, CardProcess
 
 
 class Found(NamedTuple):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.validation import changed_config
-from engine.protocol.records.hardware import MemoryFix
+from engine.protocol.records.machine.hardware import MemoryFix
 
 WORTH = 0.01
 """Minimum saving of a proposed fix, as a share of the peak."""

@@ -13,7 +13,7 @@ from engine.hardware.machine import Model, counts_of, expected_work, forecast, s
 from engine.hardware.memory_fixes import Need, memory_fixes
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.records.forecast import Forecast
-from engine.protocol.records.hardware import Card, CardPlan, MemoryFix, MemoryPart, VramPlan
+from engine.protocol.records.machine.hardware import Card, CardPlan, MemoryFix, MemoryPart, VramPlan
 
 NATIVE_BFLOAT16 = (8, 0)
 """Lowest compute capability with native bfloat16."""

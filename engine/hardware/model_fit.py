@@ -8,7 +8,7 @@ from engine.hardware.memory_plan import vram_plan
 from engine.hardware.vram import NF4_BITS
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.validation import changed_config
-from engine.protocol.records.hardware import Card, CardPlan, MemoryPart
+from engine.protocol.records.machine.hardware import Card, CardPlan, MemoryPart
 from engine.protocol.requests.models import FitVerdict, ModelFit
 
 FULL = {"backend.weights": "full"}

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from engine.launcher.engine_root import checkout, make_engine_root
 from engine.protocol.problems import LaunchError
-from engine.protocol.records.environments import BUILT_IN, ChosenEngine, EngineChoice
+from engine.protocol.records.machine.environments import BUILT_IN, ChosenEngine, EngineChoice
 from engine.runtime.files import replace_file
 from engine.runtime.paths import ROOT
 

@@ -17,7 +17,7 @@ from engine.hardware.machine import threads
 from engine.policy import base
 from engine.policy.prefix import shared
 from engine.policy.worker import TORCH, TorchPolicy
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 from engine.runtime.closing import cancel
 
 T = TypeVar("T")

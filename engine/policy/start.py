@@ -15,7 +15,7 @@ from engine.policy.worker import TORCH, TorchPolicy, unsloth_program
 from engine.protocol.config.project import BackendConfig, ModelConfig, ProjectConfig
 from engine.protocol.events.run import PolicyLoaded
 from engine.protocol.problems import ConfigError
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 from engine.runtime.child import start_program
 
 MOST_ROWS = 256

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.launcher.local import runtime_dir
 from engine.protocol.problems import Refused
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 from engine.runtime.locks import Busy, released, take_lock
 
 PATIENCE_S = 20.0

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.protocol.problems import Refused
-from engine.protocol.records.environments import EnvironmentView
+from engine.protocol.records.machine.environments import EnvironmentView
 from engine.protocol.requests.runs import TrajectoryQuery
 from tests.engine_http.conftest import Engine, make_project, until
 from tests.support.tiny_environments import make_wheel

@@ -19,7 +19,7 @@ import pytest
 
 from engine.client import EngineClient
 from engine.protocol.problems import Refused
-from engine.protocol.records.environments import EnvironmentList, EnvironmentView
+from engine.protocol.records.machine.environments import EnvironmentList, EnvironmentView
 from tests.support.tiny_environments import Checkout, make_checkout, running_processes, until
 
 NAME = "engine-gpu"

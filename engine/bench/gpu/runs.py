@@ -31,8 +31,8 @@ from engine.protocol.events.run import (
     StepFinished,
     UnknownEvent,
 )
-from engine.protocol.records.hardware import VramPlan
 from engine.protocol.records.judging import JudgeOption
+from engine.protocol.records.machine.hardware import VramPlan
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.runs import StartRun
 from engine.storage.project import load_config

@@ -19,7 +19,7 @@ from engine.environments import EnvironmentMissing
 from engine.environments.bootstrap import statuses
 from engine.hardware.devices import torch_build, visible
 from engine.hardware.gpus import read_gpus
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 
 PACKAGES = (
     *("torch", "transformers", "peft", "safetensors", "tokenizers", "openai"),

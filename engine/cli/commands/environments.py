@@ -19,7 +19,7 @@ from engine.hardware.doctor import card_lacks
 from engine.hardware.gpus import read_gpus
 from engine.launcher.interpreters import title_of
 from engine.protocol.problems import Refused
-from engine.protocol.records.environments import (
+from engine.protocol.records.machine.environments import (
     AgentPackages,
     EngineChoice,
     EnvironmentAction,

@@ -43,8 +43,8 @@ from engine.protocol.events.run import (
 )
 from engine.protocol.events.sft import WarmupFinished
 from engine.protocol.problems import AtelierError, ConfigError, LaunchError
-from engine.protocol.records.backends import ignored
 from engine.protocol.records.judging import keys_in
+from engine.protocol.records.machine.backends import ignored
 from engine.protocol.records.runs import ACTIVE_STATES, Interval, RunSummary, TrainingKind
 from engine.protocol.requests.runs import Command, StartRun
 from engine.storage.project import load_config

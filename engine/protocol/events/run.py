@@ -20,9 +20,9 @@ from engine.protocol.events.checkpoints import (
 from engine.protocol.events.sft import LossMeasured, WarmupFinished
 from engine.protocol.problems import Problem
 from engine.protocol.records.comparison import EvaluationResult, StepComparison
-from engine.protocol.records.hardware import Card
 from engine.protocol.records.judging import Usage
 from engine.protocol.records.labels import Label
+from engine.protocol.records.machine.hardware import Card
 from engine.protocol.records.runs import (
     Alert,
     Finding,

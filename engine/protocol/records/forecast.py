@@ -1,7 +1,7 @@
 """Estimates of what a run will take, before it starts."""
 
 from engine.protocol.base import Value
-from engine.protocol.records.hardware import VramPlan
+from engine.protocol.records.machine.hardware import VramPlan
 
 
 class JudgeForecast(Value):

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
-from engine.protocol.records.hardware import MemoryPart
+from engine.protocol.records.machine.hardware import MemoryPart
 
 FitVerdict = Literal["fits", "fits_4bit", "too_large"]
 DownloadState = Literal[

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from engine.protocol.base import Request, Value
 from engine.protocol.problems import Problem
-from engine.protocol.records.hardware import Check
+from engine.protocol.records.machine.hardware import Check
 from engine.protocol.records.runs import RunSummary
 from engine.protocol.requests.runs import EngineInfo
 

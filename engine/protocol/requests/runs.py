@@ -9,9 +9,9 @@ from engine.protocol.base import Request, Value
 from engine.protocol.config.tracking import TrackerName
 from engine.protocol.identifiers import Seq
 from engine.protocol.records.demonstrations import SelectDemonstrations
-from engine.protocol.records.hardware import Card
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.labels import Label
+from engine.protocol.records.machine.hardware import Card
 from engine.protocol.records.runs import (
     GroupSummary,
     Scenario,

@@ -2,7 +2,7 @@
 
 from engine.hardware.doctor import DRIVER_FLOOR
 from engine.protocol.problems import LaunchError, Problem
-from engine.protocol.records.hardware import Check
+from engine.protocol.records.machine.hardware import Check
 from engine.protocol.requests.remote import FarCard, FarEngine, HostReport
 from engine.remote.tunnel.shell import Shell
 

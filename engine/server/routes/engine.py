@@ -19,7 +19,7 @@ from engine.launcher.local import PROOF_PATH, proof
 from engine.launcher.source_files import build
 from engine.protocol import API_VERSION
 from engine.protocol.problems import Refused
-from engine.protocol.records.environments import ActOnEnvironment, UseEngine
+from engine.protocol.records.machine.environments import ActOnEnvironment, UseEngine
 from engine.protocol.requests.runs import Confirm, EngineInfo, LendKeys
 from engine.server.bodies import Routes, body_of, json_list, json_of, project_of
 from engine.server.composition import Services

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from engine.environments.bootstrap import EnvironmentMissing, Status, statuses
 from engine.hardware.devices import computes_on_cards, visible
 from engine.hardware.gpus import read_gpus
-from engine.protocol.records.backends import BackendFacts, Provision
+from engine.protocol.records.machine.backends import BackendFacts, Provision
 
 BESIDE = {"vllm": "vllm-cpu", "unsloth": "unsloth-cpu"}
 """Optional modules and the environments that provide them for the CPU."""

@@ -10,7 +10,7 @@ from engine.environments.job import carry_out
 from engine.hardware.doctor import card_lacks
 from engine.hardware.gpus import read_gpus
 from engine.protocol.problems import AtelierError, Problem, Refused
-from engine.protocol.records.environments import (
+from engine.protocol.records.machine.environments import (
     EngineChoice,
     EnvironmentAction,
     EnvironmentList,

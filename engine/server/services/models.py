@@ -15,7 +15,7 @@ from engine.models.partial import free_bytes
 from engine.models.registry import STARTERS, hub_cache, is_hub_name, starter_called
 from engine.protocol.config.project import BackendConfig, ProjectConfig
 from engine.protocol.problems import AtelierError, Refused
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.models import (
     ActOnDownload,

@@ -26,7 +26,7 @@ from engine.protocol.events.run import (
 )
 from engine.protocol.json_text import parse_json
 from engine.protocol.problems import Problem, Refused, StoreError, in_one_line
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 from engine.protocol.records.runs import Phase, RunSpec
 from engine.runtime import locks
 from engine.runtime.files import replace_file

@@ -2,7 +2,7 @@
 
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from engine.protocol.records.hardware import Card as GraphicsCard
+from engine.protocol.records.machine.hardware import Card as GraphicsCard
 from studio.store.runs.gpus import CardHistory, CardWatch
 from studio.store.runs.state import RunState
 from studio.text import formatting

@@ -6,7 +6,7 @@ from functools import partial
 from PySide6.QtWidgets import QWidget
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.environments import EnvironmentAction, EnvironmentList
+from engine.protocol.records.machine.environments import EnvironmentAction, EnvironmentList
 from studio.pages.environment_row import EnvironmentRow
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session

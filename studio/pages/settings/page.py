@@ -7,7 +7,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QStackedWidget, QWidget
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.hardware import Check
+from engine.protocol.records.machine.hardware import Check
 from studio.actions.actions import Actions
 from studio.link.engine_state import LinkState
 from studio.pages.page import Page, scrolled

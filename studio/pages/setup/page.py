@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QFileDialog, QStackedWidget, QWidget
 
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
-from engine.protocol.records.backends import BackendFacts
 from engine.protocol.records.forecast import Forecast
-from engine.protocol.records.hardware import MemoryFix
+from engine.protocol.records.machine.backends import BackendFacts
+from engine.protocol.records.machine.hardware import MemoryFix
 from engine.protocol.records.runs import RunSummary, Split
 from studio.actions.actions import Actions
 from studio.link.engine_state import LinkState

@@ -7,7 +7,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.environments import EnvironmentAction, EnvironmentView
+from engine.protocol.records.machine.environments import EnvironmentAction, EnvironmentView
 from studio.pages.environment_row import EnvironmentRow
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session

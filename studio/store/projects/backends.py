@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from engine.protocol.config.project import ProjectConfig
-from engine.protocol.records.backends import BackendFacts, Provision, ignored
+from engine.protocol.records.machine.backends import BackendFacts, Provision, ignored
 from studio.text import formatting
 
 BITS = {"8bit": "8 bits", "4bit": "4 bits"}

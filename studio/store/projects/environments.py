@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.protocol.records.environments import (
+from engine.protocol.records.machine.environments import (
     BUILT_IN,
     EnvironmentList,
     EnvironmentStage,

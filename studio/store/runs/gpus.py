@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from engine.protocol.events.run import ProgressTicked
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 from studio.text import formatting
 
 REMEMBERED = 150

@@ -20,7 +20,7 @@ from engine.bench.gpu.runner import Bench, run_checks
 from engine.bench.gpu.survey import Survey
 from engine.launcher.interpreters import own_interpreter
 from engine.policy.torch.training.prefix_tree import grow
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 
 ROOT = Path(__file__).parents[3]
 ODD_CHECKS = "tests.engine.bench.odd_checks"

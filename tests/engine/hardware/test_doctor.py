@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from engine.hardware.doctor import examine
-from engine.protocol.records.hardware import Check
+from engine.protocol.records.machine.hardware import Check
 
 
 def folders(workspace: Path | None) -> Check:

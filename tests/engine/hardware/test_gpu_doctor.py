@@ -8,7 +8,7 @@ from engine.hardware import doctor
 from engine.hardware.devices import TorchBuild
 from engine.hardware.doctor import examine_graphics
 from engine.hardware.gpus import Found
-from engine.protocol.records.hardware import Card, Check
+from engine.protocol.records.machine.hardware import Card, Check
 
 CPU, CUDA = TorchBuild("2.13.0+cpu", None), TorchBuild("2.13.0", "13.0")
 CARD = Card(

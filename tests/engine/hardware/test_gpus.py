@@ -10,7 +10,7 @@ import pytest
 
 from engine.hardware.devices import chosen_gpus, read_build, visible
 from engine.hardware.gpus import read_gpus
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 from tests.engine.hardware.nvml_stub import build
 
 ROOT = Path(__file__).parents[3]

@@ -8,7 +8,7 @@ from engine.hardware.memory_fixes import advice
 from engine.hardware.memory_plan import job_of, preflight, smaller_settings, vram_plan
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.validation import changed_config
-from engine.protocol.records.hardware import Card, CardProcess
+from engine.protocol.records.machine.hardware import Card, CardProcess
 from tests.engine.hardware.models import write_headers
 
 GB = 10**9

@@ -12,7 +12,7 @@ from engine.launcher.interpreters import (
     write_choice,
 )
 from engine.protocol.problems import LaunchError
-from engine.protocol.records.environments import ChosenEngine, EngineChoice
+from engine.protocol.records.machine.environments import ChosenEngine, EngineChoice
 
 GPU = ChosenEngine(name="engine-gpu", home="/cache/gpu.1", python="/cache/gpu.1/bin/python")
 NEWER = ChosenEngine(name="engine-gpu", home="/cache/gpu.2", python="/cache/gpu.2/bin/python")

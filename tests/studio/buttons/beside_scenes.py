@@ -8,7 +8,11 @@ from PySide6.QtTest import QTest
 from engine.protocol.config.tracking import TrackerList, TrackerView
 from engine.protocol.events import run as e
 from engine.protocol.problems import Problem
-from engine.protocol.records.environments import ChosenEngine, EngineChoice, EnvironmentTicked
+from engine.protocol.records.machine.environments import (
+    ChosenEngine,
+    EngineChoice,
+    EnvironmentTicked,
+)
 from engine.protocol.records.runs import Finding, Parent
 from studio.pages.run.trackers import TrackersCard
 from tests.studio.buttons.stage import Row, Scene, Stage

@@ -6,7 +6,7 @@ from typing import Any
 from starlette.requests import Request
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.environments import (
+from engine.protocol.records.machine.environments import (
     BUILT_IN,
     ActOnEnvironment,
     ChosenEngine,

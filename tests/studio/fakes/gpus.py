@@ -1,6 +1,6 @@
 """GPUs for the fake engine: used by a run and by other processes."""
 
-from engine.protocol.records.hardware import Card, CardProcess
+from engine.protocol.records.machine.hardware import Card, CardProcess
 
 GB = 1_000_000_000
 

@@ -6,7 +6,7 @@ from typing import Any
 from engine.protocol.config.project import BackendConfig, TrainConfig
 from engine.protocol.events import run as e
 from engine.protocol.problems import Problem
-from engine.protocol.records.backends import BackendFacts, Provision
+from engine.protocol.records.machine.backends import BackendFacts, Provision
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.projects import UNSLOTH, VLLM
 from tests.studio.fakes.simulated_run import Made, Simulation

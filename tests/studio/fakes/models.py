@@ -6,7 +6,7 @@ from typing import Any
 from starlette.requests import Request
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.hardware import MemoryPart
+from engine.protocol.records.machine.hardware import MemoryPart
 from engine.protocol.requests.models import (
     ActOnDownload,
     DeletedModel,

@@ -12,11 +12,11 @@ from engine.hardware.memory_plan import vram_plan
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.validation import config_problems
 from engine.protocol.problems import Problem
-from engine.protocol.records.backends import BackendFacts, Provision
 from engine.protocol.records.choices import ModelInfo, Sample
 from engine.protocol.records.demonstrations import Demonstrations, SelectDemonstrations, Selection
 from engine.protocol.records.forecast import Forecast, JudgeForecast
-from engine.protocol.records.hardware import Card, Check
+from engine.protocol.records.machine.backends import BackendFacts, Provision
+from engine.protocol.records.machine.hardware import Card, Check
 from engine.protocol.records.runs import ProjectView, RunSummary, Scenario, SplitInfo
 from engine.protocol.requests.runs import ProjectFiles
 

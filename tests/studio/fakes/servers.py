@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 
 from engine.protocol import API_VERSION
 from engine.protocol.problems import Problem
-from engine.protocol.records.hardware import Check
+from engine.protocol.records.machine.hardware import Check
 from engine.protocol.records.runs import RunSummary
 from engine.protocol.requests.remote import (
     ActOnHost,

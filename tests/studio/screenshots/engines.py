@@ -8,7 +8,11 @@ from typing import Any
 
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.records.environments import ChosenEngine, EngineChoice, EnvironmentTicked
+from engine.protocol.records.machine.environments import (
+    ChosenEngine,
+    EngineChoice,
+    EnvironmentTicked,
+)
 from studio.app import Studio
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.environments import FULL, HOME, FakeEnvironments, at_home

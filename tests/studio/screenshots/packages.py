@@ -8,7 +8,7 @@ from pathlib import Path
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.environments import EnvironmentTicked
+from engine.protocol.records.machine.environments import EnvironmentTicked
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.environments import AGENT, at_home
 from tests.studio.pages.tools.test_packages import FILE, setup_of

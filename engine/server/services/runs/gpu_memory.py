@@ -11,7 +11,7 @@ from engine.hardware.memory_fixes import advice
 from engine.hardware.memory_plan import smaller_settings, vram_plan
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, Problem, Refused
-from engine.protocol.records.hardware import Card, CardProcess
+from engine.protocol.records.machine.hardware import Card, CardProcess
 
 OUT_OF_MEMORY = "policy.out_of_memory"
 LOOKS, PAUSE_S = 3, 1.0

@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config.project import BackendConfig, ProjectConfig, TrainConfig
-from engine.protocol.records.backends import BackendFacts
+from engine.protocol.records.machine.backends import BackendFacts
 from studio.pages.setup.form.fields import value_at
 from studio.store.projects.backends import Note, notes, summary
 from studio.widgets.cards.card import Card

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QApplication, QHBoxLayout, QWidget
 
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
-from engine.protocol.records.backends import BackendFacts
 from engine.protocol.records.choices import ModelInfo
+from engine.protocol.records.machine.backends import BackendFacts
 from engine.protocol.records.runs import ProjectView
 from studio.pages.setup.form.advanced import AdvancedFold
 from studio.pages.setup.form.backend import BackendCard

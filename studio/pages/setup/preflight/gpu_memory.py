@@ -8,7 +8,7 @@ from PySide6.QtCore import QRectF, QSize, Signal
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.records.hardware import CardPlan, MemoryFix, MemoryPart, VramPlan
+from engine.protocol.records.machine.hardware import CardPlan, MemoryFix, MemoryPart, VramPlan
 from studio.pages.setup.preflight.drawings import Drawn
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip

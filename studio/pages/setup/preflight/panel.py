@@ -5,7 +5,7 @@ from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.forecast import Forecast, JudgeForecast
-from engine.protocol.records.hardware import VramPlan
+from engine.protocol.records.machine.hardware import VramPlan
 from engine.protocol.records.runs import Interval
 from studio.pages.page import scrolled
 from studio.pages.setup.preflight.drawings import (

@@ -11,7 +11,7 @@ from engine.hardware.memory_plan import vram_plan
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.validation import changed_config
 from engine.protocol.events import run as e
-from engine.protocol.records.hardware import CardProcess
+from engine.protocol.records.machine.hardware import CardProcess
 from studio.pages.run.gpus import CardBlock, CardsCard, strangers_words
 from studio.pages.setup.page import SetupPage
 from studio.pages.setup.preflight.gpu_memory import GROUPS, CardMemory, grouped

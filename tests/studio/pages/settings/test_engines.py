@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.environments import (
+from engine.protocol.records.machine.environments import (
     ChosenEngine,
     EngineChoice,
     EnvironmentList,

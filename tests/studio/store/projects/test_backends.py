@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from engine.protocol.config.project import ProjectConfig
-from engine.protocol.records.backends import BackendFacts, ignored
+from engine.protocol.records.machine.backends import BackendFacts, ignored
 from studio.store.projects.backends import SETTINGS, checks, notes, summary
 from studio.store.runs.backend_labels import precision, programs, restarts
 from studio.store.runs.state import RunState

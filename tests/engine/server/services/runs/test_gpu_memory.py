@@ -12,7 +12,7 @@ from engine.hardware import devices
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.validation import changed_config
 from engine.protocol.problems import Problem, Refused
-from engine.protocol.records.hardware import Card, CardProcess
+from engine.protocol.records.machine.hardware import Card, CardProcess
 from engine.server.lock import device_lock
 from engine.server.services.runs import gpu_memory
 from tests.engine.hardware.models import write_headers
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[5]
 GB = 10**9
 HOLD = """
 import sys
-from engine.protocol.records.hardware import Card
+from engine.protocol.records.machine.hardware import Card
 from engine.server.lock import device_lock
 cards = [Card(index=0, uuid=u, name="NVIDIA L40S") for u in sys.argv[1:]]
 with device_lock(cards, "quiet-fox of hello"):
