@@ -107,7 +107,6 @@ async def _admit(session: Session, request: ChatRequest) -> "PolicyCall":
             "Set model.tool_syntax if you know the format, or describe the tools in a message.",
             where="tools",
         )
-    grammar = structure_of(request, findings, session.chat.special_tokens)
     session.conversation.tools = tools or session.conversation.tools
     try:
         prompt = await session.conversation.prompt(
@@ -119,6 +118,7 @@ async def _admit(session: Session, request: ChatRequest) -> "PolicyCall":
         if error.problem.code == CONTEXT_FULL:
             session.conversation.truncated, session.conversation.cut_by = True, "context"
         raise
+    grammar = structure_of(request, findings, session.chat.special_tokens, prompt.text)
     wanted = request.max_completion_tokens or request.max_tokens
     session.capped_calls += wanted is not None and wanted > session.max_tokens
     return PolicyCall(session, request, prompt, findings, grammar)

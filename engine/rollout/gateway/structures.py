@@ -72,9 +72,12 @@ SPECIAL = re.compile(r"(<[^<>\s]+>|\[[A-Z_]+\])")
 FINAL = "<|channel|>final<|message|>"
 
 
-def structure_of(request: ChatRequest, findings: Findings, special: Special) -> str | None:
-    """Structural tag as JSON for a request; None if the answer is free. Raises RolloutError, naming
-    the field, for a structure that this model's chat format cannot write, or that is too large."""
+def structure_of(
+    request: ChatRequest, findings: Findings, special: Special, prompt: str
+) -> str | None:
+    """Structural tag as JSON for a request; None if the answer is free. `prompt` is the rendered
+    prompt, which may open or close the reasoning. Raises RolloutError, naming the field, for a
+    structure that this model's chat format cannot write, or that is too large."""
     answer = _answer(request)
     calls = _calls(request, findings, special, answer)
     if calls is None and answer is None:
@@ -84,7 +87,7 @@ def structure_of(request: ChatRequest, findings: Findings, special: Special) -> 
     else:
         assert answer is not None
         found = _sequence(_text(FINAL, special), answer) if _is_harmony(findings) else answer
-    tag = {"type": "structural_tag", "format": _behind_reasoning(found, findings, special)}
+    tag = {"type": "structural_tag", "format": _behind_reasoning(found, findings, special, prompt)}
     text = json.dumps(tag, ensure_ascii=False)
     if len(text) > MOST_GRAMMAR_CHARS:
         raise RolloutError.of(
@@ -226,9 +229,9 @@ def _tag(tool: dict[str, Any], shape: CallShape, special: Special) -> Format:
     return _sequence(begin, arguments, *([_text(shape.end, special)] if shape.end else []))
 
 
-def _behind_reasoning(found: Format, findings: Findings, special: Special) -> Format:
-    """A format behind free reasoning, which the prompt may have opened."""
-    if not findings.reasons:
+def _behind_reasoning(found: Format, findings: Findings, special: Special, prompt: str) -> Format:
+    """A format behind free reasoning, unless the prompt has closed it."""
+    if not findings.reasons or prompt.rstrip().endswith(END_THINK):
         return found
     if _is_harmony(findings):
         thought = _until("<|end|>", special)
@@ -239,7 +242,7 @@ def _behind_reasoning(found: Format, findings: Findings, special: Special) -> Fo
         raise _refused("response_format", "the reasoning of this chat format cannot be constrained")
     thought = _until(END_THINK, special)
     blanks = {"type": "regex", "pattern": "\\n{0,2}"}
-    if findings.prefilled:
+    if prompt.rstrip().endswith(THINK):
         return _sequence(thought, blanks, found)
     thinking = _sequence(_text(THINK, special), thought, blanks)
     return _sequence({"type": "optional", "content": thinking}, found)

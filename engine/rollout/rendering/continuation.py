@@ -9,6 +9,7 @@ continue it: a server that renders with this template would show the model other
 Used in the renderer process alone.
 """
 
+import re
 import secrets
 from typing import Any, NamedTuple
 
@@ -61,6 +62,8 @@ def continue_recorded(
         return Continuation(whole, extends=False)
     if whole.startswith(recorded.text):
         return Continuation(whole[len(recorded.text) :], extends=True)
+    if (end := _end_without_blanks(whole, recorded.text)) is not None:
+        return Continuation(whole[end:], extends=True)
     try:
         rest, reason = _behind_answer(template, messages, tools, variables, recorded, tokens, whole)
         if rest is None and keep_reasoning:
@@ -70,6 +73,23 @@ def continue_recorded(
     if rest is None:
         return Continuation(whole, extends=False, reason=reason)
     return Continuation(rest, extends=True)
+
+
+def _end_without_blanks(whole: str, recorded: str) -> int | None:
+    """Offset in `whole` behind the recorded text, if `whole` begins with it but for blanks."""
+    count = len("".join(recorded.split()))
+    if not "".join(whole.split()).startswith("".join(recorded.split())):
+        return None
+    for word in WORDS.finditer(whole):
+        if count <= word.end() - word.start():
+            end = word.start() + count
+            blanks = len(recorded) - len(recorded.rstrip())
+            return end + min(blanks, len(whole[end:]) - len(whole[end:].lstrip()))
+        count -= word.end() - word.start()
+    return None
+
+
+WORDS = re.compile(r"\S+")
 
 
 def _behind_answer(

@@ -281,9 +281,10 @@ def structure_is_kept(chat: ChatFormat, title: str) -> str:
     formed = {"type": "json_schema", "json_schema": {"name": "mood", "schema": SCHEMA}}
     json_only = ChatRequest(messages=[USER], response_format=formed)
     if title in UNSTRUCTURED:
+        prompt = chat.render([USER], [])
         for request in (forced, json_only):
             with pytest.raises(RolloutError, match="cannot be constrained"):
-                structure_of(request, chat.findings, chat.special_tokens)
+                structure_of(request, chat.findings, chat.special_tokens, prompt)
         return UNSTRUCTURED[title]
     prompt = chat.encode(chat.render([USER], []))
     for seed in range(4):
@@ -307,7 +308,8 @@ def draw(chat: ChatFormat, request: ChatRequest, seed: int) -> list[int]:
     inside a text; and after a while, what ends texts and numbers."""
     import xgrammar
 
-    structure = structure_of(request, chat.findings, chat.special_tokens)
+    prompt = chat.render(request.messages, request.tools or [])
+    structure = structure_of(request, chat.findings, chat.special_tokens, prompt)
     assert structure is not None
     size = chat.tokenizer.get_vocab_size()
     names = [chat.token_bytes(token) for token in range(size)]
