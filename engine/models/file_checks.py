@@ -160,11 +160,19 @@ def count_shapes(config_file: Path, headers: Iterable[dict[str, Any]]) -> dict[s
         "query_heads": heads,
         "key_heads": key_heads,
         "head_size": head_size,
-        "layers": number("num_hidden_layers", "n_layer"),
+        "layers": number("num_hidden_layers", "n_layer", default=_named_layers(config)),
         "hidden": hidden,
         "intermediate": number("intermediate_size", "n_inner", default=4 * hidden),
         "vocabulary": number("vocab_size"),
     }
+
+
+def _named_layers(config: dict[str, Any]) -> int | None:
+    """Number of layers of a hybrid model whose config lists their kinds in place of a number."""
+    for name in ("layers_block_type", "hybrid_override_pattern"):
+        if isinstance(kinds := config.get(name), list | str):
+            return len(kinds)
+    return None
 
 
 def active_share(config: dict[str, Any]) -> float:

@@ -19,6 +19,8 @@ from engine.rollout.rendering.syntaxes import END_THINK, HARMONY, HERMES, MISTRA
 Format = dict[str, Any]
 Special = Mapping[str, int]
 """Token ids of the vocabulary's special tokens, by text."""
+NOTHING: Format = {"type": "any_text", "max_chars": 0}
+"""Stands between two tokens, whose masks xgrammar 0.2.7 would exchange."""
 ANYTHING: Format = {"type": "any_text"}
 
 
@@ -270,10 +272,13 @@ def _text(text: str, special: Special) -> Format:
 
 
 def _sequence(*parts: Format) -> Format:
-    """Formats one after another; sequences in them are flattened."""
+    """Formats one after another, without sequences in sequences."""
     flat: list[Format] = []
     for part in parts:
-        flat += part["elements"] if part["type"] == "sequence" else [part]
+        for element in part["elements"] if part["type"] == "sequence" else [part]:
+            if flat and flat[-1]["type"] == "token" and element["type"] != "const_string":
+                flat.append(NOTHING)
+            flat.append(element)
     return flat[0] if len(flat) == 1 else {"type": "sequence", "elements": flat}
 
 

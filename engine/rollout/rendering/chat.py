@@ -152,7 +152,11 @@ class ChatFormat:
         shown = [for_template(message, self.findings) for message in messages]
         values = self._variables({})
         return self._renderer.ask(
-            "render", messages=shown, tools=tools, answer=answer, variables=values
+            "render",
+            messages=shown,
+            tools=shown_tools(tools, self.findings),
+            answer=answer,
+            variables=values,
         ).head
 
     async def prompt(
@@ -173,7 +177,7 @@ class ChatFormat:
             "prompt",
             cached=recorded is None,
             messages=shown,
-            tools=tools,
+            tools=shown_tools(tools, findings),
             variables=self._variables(variables or {}),
             recorded=recorded,
             keep_reasoning=self._model.keep_reasoning == "always",
@@ -290,6 +294,15 @@ def for_template(message: dict[str, Any], findings: Findings) -> dict[str, Any]:
     else:
         message.pop("tool_calls", None)
     return message
+
+
+def shown_tools(tools: list[dict[str, Any]], findings: Findings) -> list[dict[str, Any]]:
+    """Tools as a template expects them: with an empty description, where it needs one."""
+    if not findings.wants_description:
+        return tools
+    return [
+        {**tool, "function": {"description": "", **(tool.get("function") or {})}} for tool in tools
+    ]
 
 
 def reasoning_of(message: dict[str, Any]) -> str:

@@ -61,6 +61,8 @@ class Findings(NamedTuple):
     """Name of the variable that turns reasoning on and off; empty if none does."""
     text_arguments: bool
     """Whether it takes arguments of tool calls as JSON text, not as objects."""
+    wants_description: bool
+    """Whether it refuses tools without a description."""
     developer: bool
     """Whether it shows messages of the role `developer`."""
     variables: list[str]
@@ -107,6 +109,7 @@ class Probe:
             prefilled=prefilled,
             switch=switch,
             text_arguments=text_arguments,
+            wants_description=self._wants_description(),
             developer=self._shows("dwords", [{"role": "developer", "content": "dwords"}, USER]),
             variables=self._template.variables,
         )
@@ -130,6 +133,14 @@ class Probe:
             if on != off:
                 return name
         return ""
+
+    def _wants_description(self) -> bool:
+        bare = {"name": "get_weather", "parameters": {"type": "object", "properties": {}}}
+        tools = [
+            {"type": "function", "function": one} for one in (bare, {**bare, "description": ""})
+        ]
+        without, with_one = (self._rendered([USER], [tool], True) for tool in tools)
+        return not without and bool(with_one)
 
     def _kept(self, field: str, text: bool) -> str:
         if not field:
