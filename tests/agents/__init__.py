@@ -8,7 +8,7 @@ from engine.environments.bootstrap import OF_AGENT
 
 REQUIREMENTS = Path(__file__).parent / "requirements.txt"
 PAGE = Path(__file__).parents[2] / "resources" / "help" / "how-to" / "bring-your-own-agent.md"
-FRAMEWORKS = ("OpenAI SDK", "LangGraph", "OpenAI Agents SDK", "pydantic-ai")
+FRAMEWORKS = ("OpenAI SDK", "LangGraph", "OpenAI Agents SDK", "pydantic-ai", "Anthropic SDK")
 COMMAND = "Any program"
 
 

@@ -150,12 +150,14 @@ class PolicyCall:
         source = self._session.policy.sample(self._sample_request(index))
         try:
             async for tokens in source:
-                new = list[Delta]()
+                new, before = list[Delta](), len(sampled)
                 for token in tokens:
                     sampled.append(token)
                     if token.token not in chat.stops:
                         new.append(stream.add(*decoder.add(token.token)))
-                yield Arriving(_joined(new), tokens)
+                    if stream.stopped:
+                        break
+                yield Arriving(_joined(new), sampled[before:])
                 if stream.stopped:
                     break
         finally:
@@ -171,7 +173,7 @@ class PolicyCall:
         tokens = [token.token for token in sampled]
         reply = await chat.parse(tokens, self._prompt.tokens, offered_tools(self._request))
         if stopped:
-            reply = reply._replace(content=reply.content.partition(stopped)[0], calls=[])
+            reply = _before_stop(reply, stopped)
         ended = bool(tokens) and tokens[-1] in chat.stops
         if not ended and not stopped:
             session.conversation.truncated = True
@@ -223,6 +225,13 @@ class PolicyCall:
             top_logprobs=(request.top_logprobs or 0) if request.logprobs else 0,
             grammar=self._grammar,
         )
+
+
+def _before_stop(reply: Reply, stop: str) -> Reply:
+    """A reply up to a stop string, which is in its reasoning, its text or a call."""
+    reasoning, found, _ = (reply.reasoning or "").partition(stop)
+    content = "" if found else reply.content.partition(stop)[0]
+    return reply._replace(reasoning=reasoning or None, content=content, calls=[])
 
 
 def _joined(deltas: list[Delta]) -> Delta:
