@@ -152,7 +152,7 @@ def tool_choice(qwen: GatewayHarness) -> None:
     qwen.ask(**offered, tool_choice="none")
     assert "dig" not in qwen.prompt
     missing = {"type": "function", "function": {"name": "fly"}}
-    with pytest.raises(openai.BadRequestError, match="tool_choice: .*fly"):
+    with pytest.raises(openai.BadRequestError, match=r"tool_choice: .*fly"):
         qwen.ask(**offered, tool_choice=missing)
 
 
