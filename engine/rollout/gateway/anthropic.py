@@ -31,6 +31,9 @@ Block = dict[str, Any]
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 ERRORS = {400: "invalid_request_error", 401: "authentication_error", 500: "api_error"}
 MOST_BLOCKS = 10_000
+SIGNATURE = "YXRlbGllcg=="
+"""Signature of thinking blocks: clients leave out those without one when they send a conversation
+back, and then the template cannot show the reasoning."""
 
 
 class Turn(BaseModel):
@@ -241,7 +244,7 @@ def _usage(choices: list[Choice]) -> dict[str, Any]:
 def _blocks(message: Message) -> list[Block]:
     found: list[Block] = []
     if reasoning := reasoning_of(message):
-        found.append({"type": "thinking", "thinking": reasoning, "signature": ""})
+        found.append({"type": "thinking", "thinking": reasoning, "signature": SIGNATURE})
     if message.get("content"):
         found.append({"type": "text", "text": message["content"]})
     return found + _tool_uses(message)
@@ -298,7 +301,7 @@ async def message_events(call: ModelCall) -> AsyncIterator[str]:
 def _closing(index: int, kind: str) -> list[str]:
     if not kind:
         return []
-    signature = {"type": "signature_delta", "signature": ""}
+    signature = {"type": "signature_delta", "signature": SIGNATURE}
     signed = _event("content_block_delta", index=index, delta=signature)
     closed = _event("content_block_stop", index=index)
     return [signed, closed] if kind == "thinking" else [closed]

@@ -14,6 +14,8 @@ from engine.rollout.gateway.sessions import Choice
 from engine.rollout.rendering.chat import ChatFormat
 
 DONE = "data: [DONE]\n\n"
+MOST_HELD = 256
+"""Tokens without text whose log-probs are sent together, such as those of a tool call."""
 
 
 class Tokens:
@@ -113,7 +115,7 @@ async def completion_chunks(
                 if calls := choice.message.get("tool_calls"):
                     delta["tool_calls"] = [{"index": n, **c} for n, c in enumerate(calls)]
                 yield chunk(index, delta, held, choice.finish)
-            elif delta:
+            elif delta or (request.logprobs and len(held) >= MOST_HELD):
                 yield chunk(index, delta, held)
                 held = []
     if counted:

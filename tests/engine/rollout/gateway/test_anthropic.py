@@ -8,6 +8,7 @@ from typing import Any
 import anthropic
 import pytest
 
+from engine.rollout.gateway.anthropic import SIGNATURE
 from engine.rollout.gateway.fields import HONOURED
 from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness
 
@@ -89,6 +90,7 @@ def thinking(qwen: GatewayHarness) -> None:
     for answer in (whole, streamed):
         assert [block.type for block in answer.content] == ["thinking", "text"]
         assert answer.content[0].thinking == "She likes roses."
+        assert answer.content[0].signature == SIGNATURE
         assert answer.content[1].text == SAYS
     qwen.policy.says = SAYS
     qwen.message(thinking={"type": "disabled"})
