@@ -22,7 +22,10 @@ class Refused(NamedTuple):
 SAMPLING = "the policy is sampled from the distribution that is trained"
 PROVIDER = "it runs at a provider, and the policy runs on your machine"
 MEDIA = "the policy reads and writes text"
-KEEPS_ALL = ({"edits": []}, {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]})
+KEEPS_ALL: tuple[Any, ...] = (
+    {"edits": []},
+    {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+)
 """Values of Anthropic's `context_management` that remove nothing."""
 HONOURED: dict[Dialect, frozenset[str]] = {
     "chat": frozenset(

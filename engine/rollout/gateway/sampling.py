@@ -179,7 +179,7 @@ class PolicyCall:
             session.conversation.truncated = True
             session.conversation.cut_by = self._limit()[1]
         message = session.conversation.record(
-            self._prompt, self._request.messages, sampled, reply, self._grammar
+            self._prompt, self._request.messages, sampled, reply, self._grammar, index
         )
         finish = "stop" if ended or stopped else "length"
         choice = Choice(

@@ -239,3 +239,13 @@ def test_same_call_by_each_api_has_the_same_prompt(qwen: GatewayHarness) -> None
     flat = {"type": "function", **TOOL["function"]}
     qwen.respond(instructions="Be short.", tools=[flat])
     assert len({tuple(request.tokens) for request in qwen.policy.asked}) == 1
+
+
+def test_branch_says_that_the_agent_left_out_the_reasoning(qwen: GatewayHarness) -> None:
+    qwen.policy.says = f"<think>\nI look.\n</think>\n\n{CALL}"
+    use = qwen.message(tools=[FIND]).content[1]
+    result = {"type": "tool_result", "tool_use_id": use.id, "content": "garden"}
+    turns = [*ASK, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
+    qwen.message(tools=[FIND], messages=turns)
+    _, second = qwen.session.conversation.branches()
+    assert second.reason == "the agent left out the reasoning of an earlier answer"
