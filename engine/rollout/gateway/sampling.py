@@ -59,6 +59,35 @@ async def complete(call: ModelCall, count: int) -> list[Choice]:
     return await asyncio.gather(*(last(call.arrivals(index)) for index in range(count)))
 
 
+async def together(call: ModelCall, count: int) -> AsyncIterator[tuple[int, Arriving]]:
+    """Sample `count` choices, all at once; yields what arrives with the index of its choice. Raises
+    the first error of a choice."""
+    queue: asyncio.Queue[tuple[int, Arriving] | Exception | None] = asyncio.Queue()
+
+    async def sample(index: int) -> None:
+        try:
+            async for arriving in call.arrivals(index):
+                queue.put_nowait((index, arriving))
+            queue.put_nowait(None)
+        except Exception as error:  # noqa: BLE001 - raised by the reader
+            queue.put_nowait(error)
+
+    tasks = [asyncio.create_task(sample(index)) for index in range(count)]
+    try:
+        while count:
+            found = await queue.get()
+            if isinstance(found, Exception):
+                raise found
+            if found is None:
+                count -= 1
+            else:
+                yield found
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def last(arrivals: AsyncIterator[Arriving]) -> Choice:
     """The choice at the end of its arrivals."""
     found = [arriving.choice async for arriving in arrivals if arriving.choice is not None]

@@ -10,7 +10,9 @@ import pytest
 
 from engine.rollout.gateway.anthropic import SIGNATURE
 from engine.rollout.gateway.fields import HONOURED
+from engine.rollout.gateway.sessions import RemoteSession
 from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness
+from tests.engine.rollout.gateway.test_sessions import ScriptedProvider
 
 SAYS = "In the garden."
 REASONED = f"<think>\nShe likes roses.\n</think>\n\n{SAYS}"
@@ -249,3 +251,30 @@ def test_branch_says_that_the_agent_left_out_the_reasoning(qwen: GatewayHarness)
     qwen.message(tools=[FIND], messages=turns)
     _, second = qwen.session.conversation.branches()
     assert second.reason == "the agent left out the reasoning of an earlier answer"
+
+
+def test_model_of_a_provider_answers_messages(qwen: GatewayHarness) -> None:
+    provider = ScriptedProvider({"content": "Hi"}, {"content": "Ho", "reasoning_content": "Hm"})
+    key = qwen.gateway.open(RemoteSession("t1", provider, max_turns=3))
+    client = qwen.anthropic.with_options(api_key=key)
+    options: Any = {"model": "policy", "max_tokens": 50, "messages": ASK}
+    answer: Any = client.messages.create(**options, stop_sequences=["x"])
+    assert (answer.content[0].text, answer.usage.output_tokens) == ("Hi", 5)
+    assert provider.asked[0][2] == {"messages": ASK, "max_tokens": 50, "stop": ["x"]}
+    with client.messages.stream(**options) as opened:
+        final: Any = opened.get_final_message()
+    assert [block.type for block in final.content] == ["thinking", "text"]
+    with pytest.raises(anthropic.BadRequestError, match="does not count tokens"):
+        client.messages.count_tokens(model="policy", messages=ASK)
+
+
+def test_client_may_leave_in_the_middle_of_a_stream(qwen: GatewayHarness) -> None:
+    """Nothing of the answer is recorded, and the rollout goes on."""
+    qwen.policy.says, qwen.policy.delay_s = SAYS * 20, 0.01
+    with stream(qwen) as opened:
+        next(iter(opened.text_stream))
+    qwen.policy.says, qwen.policy.delay_s = SAYS, 0.0
+    assert qwen.message().content[0].text == SAYS
+    (branch,) = qwen.session.conversation.branches()
+    assert branch.sampled == len(SAYS) + 1
+    assert qwen.session.failure is None

@@ -58,6 +58,8 @@ def n(qwen: GatewayHarness) -> None:
     for index in (0, 1):
         words = (chunk.delta.content or "" for chunk in chunks if chunk.index == index)
         assert "".join(words) == SAYS
+    places = [chunk.index for chunk in chunks if chunk.delta.content]
+    assert places != sorted(places)
 
 
 def stop(qwen: GatewayHarness) -> None:
