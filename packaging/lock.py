@@ -75,7 +75,7 @@ installed without resolving again; `tests/packaging/test_audit.py` asks for new 
 GPU = ["engine", "policy", "gpu"]
 """The extras of engine-gpu: a whole engine for NVIDIA cards on Linux, torch's CUDA build and the
 NVIDIA libraries included. It shares nothing with .venv: unsloth brings a package named studio."""
-ASKED = ("resources/samples/*", "resources/agents/*", "tests/agents")
+ASKED = ("resources/samples/*", "resources/agents/*", "tests/agents", "tests/agents/*")
 """Folders of agents: what requirements.in names there is locked in requirements.txt beside it."""
 LINUX = "[tool.uv]\nenvironments = [\"sys_platform == 'linux' and platform_machine == 'x86_64'\"]\n"
 LEFT_OUT = ("nvidia-", "cuda-", "triton==", "torch==")

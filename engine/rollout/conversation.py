@@ -9,14 +9,13 @@ from an earlier turn starts a branch whose shared tokens are context and are not
 
 import json
 import time
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
 from engine.policy.base import SampledToken
 from engine.protocol.records.conversations import Branch
 from engine.protocol.records.runs import CutBy
-from engine.rollout.rendering.chat import ChatFormat, text_of, tool_calls_of
+from engine.rollout.rendering.chat import ChatFormat, reasoning_of, text_of, tool_calls_of
 from engine.rollout.rendering.continuation import Recorded
 from engine.rollout.rendering.syntaxes import Reply
 from engine.runtime.text import parse_shallow
@@ -41,6 +40,8 @@ class Turn:
     """Tokens of the branch up to the end of this turn."""
     id: str = ""
     """Id of the completion, if completions are submitted separately."""
+    reasons: bool = False
+    """Whether the answer has reasoning."""
 
 
 @dataclass
@@ -87,8 +88,6 @@ class Conversation:
         self.malformed_calls = 0
         """Number of tool calls that could not be parsed."""
         self.reasoning_tokens = 0
-        self._choices: Counter[int] = Counter()
-        """Number of recorded completions by model call."""
         self._start_s = time.monotonic()
 
     async def prompt(
@@ -115,7 +114,10 @@ class Conversation:
             before = self._branches[parent.branch].tokens[: parent.length]
             text = parent.text + found.text
             return Prompt(before + found.tokens, text, canonical, parent, call, at)
-        return Prompt(found.tokens, found.text, canonical, None, call, at, found.reason)
+        reason = found.reason
+        if parent and parent.reasons and not reasoning_of(messages[len(parent.messages)]):
+            reason = "the agent left out the reasoning of an earlier answer"
+        return Prompt(found.tokens, found.text, canonical, None, call, at, reason)
 
     def record(
         self,
@@ -124,17 +126,17 @@ class Conversation:
         sampled: list[SampledToken],
         reply: Reply,
         grammar: str | None = None,
+        choice: int = 0,
     ) -> dict[str, Any]:
         """Record a completion of `prompt`: the sampled tokens and their parsed form. `messages` are
-        those of the request, `grammar` is the one that the tokens were sampled under. Returns the
-        assistant message for the agent."""
+        those of the request, `grammar` is the one that the tokens were sampled under, `choice` the
+        index of the completion in its model call. Returns the assistant message for the agent."""
         self.malformed_calls += reply.malformed
         self.reasoning_tokens += reply.reasoning_tokens
         number = self._branch_for(prompt)
         branch = self._branches[number]
         if not branch.spans:
-            branch.choice = self._choices[prompt.call]
-        self._choices[prompt.call] += 1
+            branch.choice = choice
         start = len(branch.tokens)
         if grammar is not None:
             branch.grammars.append((len(branch.spans), grammar))
@@ -151,6 +153,7 @@ class Conversation:
             Turn(
                 messages=prompt.messages,
                 returned=_normal(message),
+                reasons=bool(reply.reasoning),
                 parts=[part for part in (reply.reasoning, reply.content) if part],
                 ended=bool(sampled) and sampled[-1].token in self._chat.stops,
                 branch=number,

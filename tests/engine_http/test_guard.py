@@ -28,6 +28,7 @@ PATHS = (
     "/rubric", "/judges", "/runs/x/labels/preview",
     "/arena", "/runs/x/checkpoints", "/runs/x/checkpoints/1", "/runs/x/checkpoints/1/pin",
     "/runs/x/labels/undo", "/runs/x/labels/redo", "/v1/chat/completions", "/v1/models",
+    "/v1/responses", "/v1/messages", "/v1/messages/count_tokens",
     "/runs/x/checkpoints/1/export", "/environments", "/environments/x", "/project/packages",
     "/drafts", "/drafts/tools", "/project/servers", "/engine/use", "/backends", "/docs", "/nope",
     "/hosts", "/hosts/known", "/hosts/x", "/hosts/x/answer", "/lease", "/home-requests",
@@ -68,6 +69,13 @@ def test_only_the_token_is_accepted_on_every_route(engine: Engine) -> None:
     assert request_status(engine, "GET", "/engine", good)[0] == 200
     # the engine's token is not a rollout key
     assert request_status(engine, "GET", "/v1/models", good)[0] == 401
+
+
+@pytest.mark.parametrize("path", ["/engine", "/runs", "/v1/messages", "/v1/models"])
+def test_header_of_anthropic_clients_takes_rollout_keys_only(engine: Engine, path: str) -> None:
+    host = {"Host": f"127.0.0.1:{engine.port}"}
+    for value in (engine.token, "wrong", f"{engine.token}|{engine.token}"):
+        assert request_status(engine, "GET", path, {**host, "x-api-key": value})[0] == 401
 
 
 @pytest.mark.parametrize(

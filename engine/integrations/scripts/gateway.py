@@ -49,8 +49,9 @@ class SharedConversation(Conversation):
         sampled: list[SampledToken],
         reply: Reply,
         grammar: str | None = None,
+        choice: int = 0,
     ) -> dict[str, Any]:
-        message = super().record(prompt, messages, sampled, reply, grammar)
+        message = super().record(prompt, messages, sampled, reply, grammar, choice)
         turn, parent = self.turns[-1], prompt.parent
         turn.id = f"c-{uuid.uuid4().hex}"
         if parent and self._known.held.get(parent.id) is None:

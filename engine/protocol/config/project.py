@@ -86,9 +86,9 @@ class AgentConfig(Section):
     file: str = "agent.py"
     """Python file with `rollout(scenario, model)`, relative to the project."""
     command: str | None = None
-    """Command to run once per rollout instead of a Python file. OPENAI_BASE_URL, OPENAI_API_KEY and
-    ATELIER_SCENARIO (JSON) are in its environment; its last line of output is the result as JSON.
-    """
+    """Command to run once per rollout instead of a Python file. OPENAI_BASE_URL, OPENAI_API_KEY,
+    ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY and ATELIER_SCENARIO (JSON) are in its environment; its
+    last line of output is the result as JSON."""
     python: str | None = None
     """Python interpreter for the file; the engine's own when empty."""
     requirements: str | None = None

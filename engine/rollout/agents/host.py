@@ -219,6 +219,9 @@ class Host:
             OPENAI_BASE_URL=message["base_url"],
             OPENAI_API_KEY=message["api_key"],
             OPENAI_MODEL=message["model"],
+            ANTHROPIC_BASE_URL=message["base_url"][: -len("/v1")],
+            ANTHROPIC_API_KEY=message["api_key"],
+            ANTHROPIC_MODEL=message["model"],
             ATELIER_SCENARIO=json.dumps(message["scenario"]),
         )
         try:

@@ -116,7 +116,7 @@ class AnswerStream:
         """Add the text that a token completes; returns what can be passed on."""
         if special and text not in self._seen:
             return Delta()
-        shown = text if special else self._stops.add(text)
+        shown = self._stops.rest() + text if special else self._stops.add(text)
         if self._may_be_object and (beginning := (self._held + shown).lstrip()):
             self._may_be_object = False
             self._whole |= beginning.startswith("{")
@@ -133,6 +133,8 @@ class AnswerStream:
         return whole[len(sent) :] if whole.startswith(sent) else ""
 
     def _split(self, text: str) -> Delta:
+        if self._state == "calls":
+            return Delta()
         self._held += text
         reasoning = content = ""
         if self._state == "undecided":

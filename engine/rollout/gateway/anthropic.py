@@ -14,7 +14,14 @@ from starlette.responses import JSONResponse
 
 from engine.protocol.problems import RolloutError
 from engine.rollout.gateway.completions import usage_of
-from engine.rollout.gateway.requests import MOST_MESSAGES, MOST_NAME, MOST_TOOLS, ChatRequest
+from engine.rollout.gateway.requests import (
+    MOST_MESSAGES,
+    MOST_NAME,
+    MOST_STOPS,
+    MOST_TOOLS,
+    ChatRequest,
+    Stop,
+)
 from engine.rollout.gateway.sampling import ModelCall
 from engine.rollout.gateway.sessions import Choice
 from engine.rollout.rendering.chat import reasoning_of
@@ -24,6 +31,9 @@ Block = dict[str, Any]
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 ERRORS = {400: "invalid_request_error", 401: "authentication_error", 500: "api_error"}
 MOST_BLOCKS = 10_000
+SIGNATURE = "YXRlbGllcg=="
+"""Signature of thinking blocks: clients leave out those without one when they send a conversation
+back, and then the template cannot show the reasoning."""
 
 
 class Turn(BaseModel):
@@ -36,7 +46,7 @@ class Turn(BaseModel):
 class Thinking(BaseModel):
     type: Literal["enabled", "disabled", "adaptive"]
     budget_tokens: int | None = Field(default=None, ge=0)
-    """Most tokens of the reasoning; the policy's own limit is model.thinking_budget."""
+    """Without effect: the policy ends its reasoning itself."""
 
 
 class MessagesRequest(BaseModel):
@@ -48,7 +58,7 @@ class MessagesRequest(BaseModel):
     max_tokens: int | None = Field(default=None, ge=1, lt=2**31)
     messages: Annotated[list[Turn], Field(min_length=1, max_length=MOST_MESSAGES)]
     system: str | Annotated[list[dict[str, Any]], Field(max_length=MOST_BLOCKS)] | None = None
-    stop_sequences: Annotated[list[str], Field(max_length=64)] | None = None
+    stop_sequences: Annotated[list[Stop], Field(max_length=MOST_STOPS)] | None = None
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0, le=1)
     top_p: float | None = Field(default=None, gt=0, le=1)
@@ -88,6 +98,18 @@ def chat_request(request: MessagesRequest, switch: str) -> ChatRequest:
         stop=request.stop_sequences,
         chat_template_kwargs=variables or None,
     )
+
+
+def refuse_prefill(request: MessagesRequest) -> None:
+    """Raise RolloutError if the answer should continue an assistant message that the agent wrote:
+    a chat template begins each answer anew."""
+    place = len(request.messages) - 1
+    if request.messages[place].role == "assistant":
+        raise _refused(
+            f"messages.{place}",
+            "the last message is the assistant's, and the policy cannot continue it; end with a "
+            "user message",
+        )
 
 
 def _format(request: MessagesRequest) -> dict[str, Any] | None:
@@ -141,7 +163,7 @@ def _messages(turn: Turn, where: str) -> list[Message]:
             name = block.get("tool_use_id")
             found.append({"role": "tool", "tool_call_id": name, "content": content})
         else:
-            words.append(_text([block], at))
+            words.append(_block_text(block, at))
     if words or not found:
         found.append({"role": turn.role, "content": "\n".join(words)})
     return found
@@ -153,7 +175,8 @@ def _assistant(blocks: list[Block], where: str) -> Message:
     for place, block in enumerate(blocks):
         match block.get("type"):
             case "thinking":
-                message["reasoning_content"] = str(block.get("thinking") or "")
+                before = message.get("reasoning_content", "")
+                message["reasoning_content"] = before + str(block.get("thinking") or "")
             case "redacted_thinking":
                 continue
             case "tool_use":
@@ -161,19 +184,23 @@ def _assistant(blocks: list[Block], where: str) -> Message:
                 function = {"name": str(block.get("name")), "arguments": arguments}
                 calls.append({"id": block.get("id"), "type": "function", "function": function})
             case _:
-                message["content"] += _text([block], f"{where}.content.{place}")
+                message["content"] += _block_text(block, f"{where}.content.{place}")
     return {**message, "tool_calls": calls} if calls else message
 
 
 def _text(content: Any, where: str) -> str:
     if isinstance(content, str):
         return content
-    blocks = content if isinstance(content, list) else [content]
-    for block in blocks:
-        if not isinstance(block, dict) or block.get("type") != "text":
-            kind = block.get("type") if isinstance(block, dict) else type(block).__name__
-            raise _refused(where, f"the policy reads text, not a block of type {kind}")
-    return "\n".join(str(block.get("text", "")) for block in blocks)
+    if not isinstance(content, list):
+        raise _refused(where, "it is neither text nor a list of blocks")
+    return "\n".join(_block_text(block, f"{where}.{n}") for n, block in enumerate(content))
+
+
+def _block_text(block: Any, where: str) -> str:
+    if not isinstance(block, dict) or block.get("type") != "text":
+        kind = block.get("type") if isinstance(block, dict) else type(block).__name__
+        raise _refused(where, f"the policy reads text, not a block of type {kind}")
+    return str(block.get("text", ""))
 
 
 def _refused(field: str, why: str) -> RolloutError:
@@ -217,7 +244,7 @@ def _usage(choices: list[Choice]) -> dict[str, Any]:
 def _blocks(message: Message) -> list[Block]:
     found: list[Block] = []
     if reasoning := reasoning_of(message):
-        found.append({"type": "thinking", "thinking": reasoning, "signature": ""})
+        found.append({"type": "thinking", "thinking": reasoning, "signature": SIGNATURE})
     if message.get("content"):
         found.append({"type": "text", "text": message["content"]})
     return found + _tool_uses(message)
@@ -274,7 +301,7 @@ async def message_events(call: ModelCall) -> AsyncIterator[str]:
 def _closing(index: int, kind: str) -> list[str]:
     if not kind:
         return []
-    signature = {"type": "signature_delta", "signature": ""}
+    signature = {"type": "signature_delta", "signature": SIGNATURE}
     signed = _event("content_block_delta", index=index, delta=signature)
     closed = _event("content_block_stop", index=index)
     return [signed, closed] if kind == "thinking" else [closed]

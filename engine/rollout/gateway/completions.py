@@ -9,11 +9,13 @@ from typing import Any
 from engine.policy.base import SampledToken
 from engine.protocol.requests.scripts import CHOICE_ID
 from engine.rollout.gateway.requests import ChatRequest
-from engine.rollout.gateway.sampling import ModelCall
+from engine.rollout.gateway.sampling import ModelCall, together
 from engine.rollout.gateway.sessions import Choice
 from engine.rollout.rendering.chat import ChatFormat
 
 DONE = "data: [DONE]\n\n"
+MOST_HELD = 256
+"""Tokens without text whose log-probs are sent together, such as those of a tool call."""
 
 
 class Tokens:
@@ -98,24 +100,24 @@ async def completion_chunks(
         parts = {"index": index, "delta": delta, "finish_reason": finish, "logprobs": logprobs}
         return _event({**base, "choices": [parts], **unused})
 
+    held: list[list[SampledToken]] = [[] for _ in range(request.n)]
     for index in range(request.n):
         yield chunk(index, {"role": "assistant", "content": ""}, [])
-        held: list[SampledToken] = []
-        async for arriving in call.arrivals(index):
-            held += arriving.sampled
-            delta: dict[str, Any] = {}
-            if arriving.delta.reasoning:
-                delta["reasoning_content"] = arriving.delta.reasoning
-            if arriving.delta.content:
-                delta["content"] = arriving.delta.content
-            if choice := arriving.choice:
-                choices.append(choice)
-                if calls := choice.message.get("tool_calls"):
-                    delta["tool_calls"] = [{"index": n, **c} for n, c in enumerate(calls)]
-                yield chunk(index, delta, held, choice.finish)
-            elif delta:
-                yield chunk(index, delta, held)
-                held = []
+    async for index, arriving in together(call, request.n):
+        held[index] += arriving.sampled
+        delta: dict[str, Any] = {}
+        if arriving.delta.reasoning:
+            delta["reasoning_content"] = arriving.delta.reasoning
+        if arriving.delta.content:
+            delta["content"] = arriving.delta.content
+        if choice := arriving.choice:
+            choices.append(choice)
+            if calls := choice.message.get("tool_calls"):
+                delta["tool_calls"] = [{"index": n, **c} for n, c in enumerate(calls)]
+            yield chunk(index, delta, held[index], choice.finish)
+        elif delta or (request.logprobs and len(held[index]) >= MOST_HELD):
+            yield chunk(index, delta, held[index])
+            held[index] = []
     if counted:
         yield _event({**base, "choices": [], "usage": usage_of(choices)})
 

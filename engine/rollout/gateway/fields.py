@@ -22,6 +22,11 @@ class Refused(NamedTuple):
 SAMPLING = "the policy is sampled from the distribution that is trained"
 PROVIDER = "it runs at a provider, and the policy runs on your machine"
 MEDIA = "the policy reads and writes text"
+KEEPS_ALL: tuple[Any, ...] = (
+    {"edits": []},
+    {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+)
+"""Values of Anthropic's `context_management` that remove nothing."""
 HONOURED: dict[Dialect, frozenset[str]] = {
     "chat": frozenset(
         {
@@ -56,10 +61,11 @@ NO_EFFECT: dict[Dialect, frozenset[str]] = {
     "responses": frozenset({*STORED, "stream_options", "access_programs"}),
     "messages": frozenset(
         {"metadata", "service_tier", "cache_control", "inference_geo", "speed", "diagnostics",
-         "user_profile_id", "workspace_id", "betas"}
+         "user_profile_id", "workspace_id", "betas", "billing_policy", "fallbacks",
+         "fallback_credit_token"}
     ),
 }  # fmt: skip
-"""Fields that concern a provider's storage, prices, caches or abuse checks."""
+"""Fields that concern a provider's storage, prices, caches, abuse checks or other models."""
 REFUSED: dict[Dialect, dict[str, Refused]] = {
     "chat": {
         "frequency_penalty": Refused(SAMPLING, (0,)),
@@ -88,8 +94,10 @@ REFUSED: dict[Dialect, dict[str, Refused]] = {
         "truncation": Refused("no message is left out; shorten the input", ("disabled",)),
     },
     "messages": {
+        "compaction": Refused(PROVIDER),
         "container": Refused(PROVIDER),
-        "context_management": Refused(PROVIDER, ({"edits": []},)),
+        "thread": Refused("nothing is stored; send the whole conversation"),
+        "context_management": Refused(PROVIDER, KEEPS_ALL),
         "mcp_servers": Refused(PROVIDER, ([],)),
         "top_k": Refused(SAMPLING, (0,)),
     },

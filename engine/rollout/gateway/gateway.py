@@ -53,6 +53,8 @@ from engine.rollout.gateway.sessions import (
 
 STREAM = "text/event-stream"
 LARGE_BYTES = 2**16
+COUNTED_CONTEXTS = 16
+"""Longest prompt whose tokens are counted, in contexts of the model."""
 Found = Session | RemoteSession | SessionFactory
 
 
@@ -171,6 +173,7 @@ class Gateway:
         async def answer() -> Response:
             owned = _owned(session, "Answers of the Messages API")
             parsed = await self._parsed(anthropic.MessagesRequest, request, "messages")
+            anthropic.refuse_prefill(parsed)
             chat = anthropic.chat_request(parsed, await _switch(owned))
             call = await begin(owned, with_system(chat, owned.system))
             if not parsed.stream:
@@ -196,8 +199,9 @@ class Gateway:
             parsed = await self._parsed(anthropic.MessagesRequest, request, "messages")
             chat = with_system(anthropic.chat_request(parsed, await _switch(owned)), owned.system)
             values = chat.variables(await owned.chat.described())
-            prompt = await owned.chat.prompt(
-                chat.messages, offered_tools(chat), owned.max_context * 16, variables=values
+            most = owned.max_context * COUNTED_CONTEXTS
+            prompt = await owned.conversation.prompt(
+                chat.messages, offered_tools(chat), most, variables=values
             )
             return JSONResponse({"input_tokens": len(prompt.tokens)})
 

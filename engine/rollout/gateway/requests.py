@@ -93,7 +93,8 @@ class ChatRequest(BaseModel):
             return {**values, findings.switch: False}
         raise RolloutError.of(
             "gateway.refused_field",
-            "reasoning_effort: the model's chat template does not read it.",
+            "reasoning_effort (reasoning.effort, output_config.effort): the model's chat template "
+            "does not read it.",
             "Leave the field out; model.thinking turns the reasoning on or off.",
             where="reasoning_effort",
         )

@@ -45,7 +45,8 @@ class ResponsesRequest(BaseModel):
     top_p: float | None = Field(default=None, gt=0, le=1)
     top_logprobs: int | None = Field(default=None, ge=0, le=20)
     include: Annotated[list[Name], Field(max_length=100)] | None = None
-    """`message.output_text.logprobs` is honoured; reasoning is always sent as text."""
+    """`message.output_text.logprobs` is honoured; other values ask for parts of tools that run at
+    a provider, or for encrypted reasoning, which is sent as text."""
     max_output_tokens: int | None = Field(default=None, ge=1, lt=2**31)
     text: dict[str, Any] | None = None
     reasoning: dict[str, Any] | None = None
@@ -198,7 +199,7 @@ class ResponseStream:
         final = response_of(self._request, self._call, self.choice, self._tokens)
         final |= {name: self.response[name] for name in ("id", "created_at")}
         self._fit(final["output"])
-        for event in self._close():
+        for event in self._close(final["status"]):
             yield event
         for item in final["output"][len(self._items) :]:
             for event in self._whole(item):
@@ -222,7 +223,7 @@ class ResponseStream:
         extra: dict[str, Any] = {} if kind == "reasoning" else {"logprobs": []}
         yield self._event(f"{_text_event(kind)}.delta", delta=text, **extra, **self._position())
 
-    def _close(self) -> Iterator[str]:
+    def _close(self, status: str = "completed") -> Iterator[str]:
         if self._open is None:
             return
         item, text = self._open, "".join(self._pieces)
@@ -233,7 +234,7 @@ class ResponseStream:
         yield self._event(name, text=text, **extra, **self._position())
         yield self._event("response.content_part.done", part=part, **self._position())
         if item["type"] == "message":
-            item["status"] = "completed"
+            item["status"] = status
         yield self._event("response.output_item.done", output_index=self._at, item=item)
         self._open, self._pieces = None, []
 

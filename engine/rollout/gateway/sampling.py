@@ -59,6 +59,35 @@ async def complete(call: ModelCall, count: int) -> list[Choice]:
     return await asyncio.gather(*(last(call.arrivals(index)) for index in range(count)))
 
 
+async def together(call: ModelCall, count: int) -> AsyncIterator[tuple[int, Arriving]]:
+    """Sample `count` choices, all at once; yields what arrives with the index of its choice. Raises
+    the first error of a choice."""
+    queue: asyncio.Queue[tuple[int, Arriving] | Exception | None] = asyncio.Queue()
+
+    async def sample(index: int) -> None:
+        try:
+            async for arriving in call.arrivals(index):
+                queue.put_nowait((index, arriving))
+            queue.put_nowait(None)
+        except Exception as error:  # noqa: BLE001 - raised by the reader
+            queue.put_nowait(error)
+
+    tasks = [asyncio.create_task(sample(index)) for index in range(count)]
+    try:
+        while count:
+            found = await queue.get()
+            if isinstance(found, Exception):
+                raise found
+            if found is None:
+                count -= 1
+            else:
+                yield found
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def last(arrivals: AsyncIterator[Arriving]) -> Choice:
     """The choice at the end of its arrivals."""
     found = [arriving.choice async for arriving in arrivals if arriving.choice is not None]
@@ -150,12 +179,14 @@ class PolicyCall:
         source = self._session.policy.sample(self._sample_request(index))
         try:
             async for tokens in source:
-                new = list[Delta]()
+                new, before = list[Delta](), len(sampled)
                 for token in tokens:
                     sampled.append(token)
                     if token.token not in chat.stops:
                         new.append(stream.add(*decoder.add(token.token)))
-                yield Arriving(_joined(new), tokens)
+                    if stream.stopped:
+                        break
+                yield Arriving(_joined(new), sampled[before:])
                 if stream.stopped:
                     break
         finally:
@@ -171,13 +202,13 @@ class PolicyCall:
         tokens = [token.token for token in sampled]
         reply = await chat.parse(tokens, self._prompt.tokens, offered_tools(self._request))
         if stopped:
-            reply = reply._replace(content=reply.content.partition(stopped)[0], calls=[])
+            reply = _before_stop(reply, stopped)
         ended = bool(tokens) and tokens[-1] in chat.stops
         if not ended and not stopped:
             session.conversation.truncated = True
             session.conversation.cut_by = self._limit()[1]
         message = session.conversation.record(
-            self._prompt, self._request.messages, sampled, reply, self._grammar
+            self._prompt, self._request.messages, sampled, reply, self._grammar, index
         )
         finish = "stop" if ended or stopped else "length"
         choice = Choice(
@@ -223,6 +254,13 @@ class PolicyCall:
             top_logprobs=(request.top_logprobs or 0) if request.logprobs else 0,
             grammar=self._grammar,
         )
+
+
+def _before_stop(reply: Reply, stop: str) -> Reply:
+    """A reply up to a stop string, which is in its reasoning, its text or a call."""
+    reasoning, found, _ = (reply.reasoning or "").partition(stop)
+    content = "" if found else reply.content.partition(stop)[0]
+    return reply._replace(reasoning=reasoning or None, content=content, calls=[])
 
 
 def _joined(deltas: list[Delta]) -> Delta:

@@ -115,6 +115,10 @@ PASSED_ON = (
 """Fields of a request that a provider receives as the agent sent them."""
 
 
+NOT_PASSED_ON = ("logprobs", "structured_outputs", "chat_template_kwargs")
+"""Fields of a request that only the policy can honour."""
+
+
 class ProviderAnswer(NamedTuple):
     """Response of a provider."""
 
@@ -204,6 +208,15 @@ class RemoteSession:
             raise too_many_turns(self.max_turns)
         for message in request.messages:
             text_of(message.get("content"))
+        for name in NOT_PASSED_ON:
+            if getattr(request, name):
+                raise RolloutError.of(
+                    "gateway.refused_field",
+                    f"{name}: the model of this rollout runs at a provider, which does not take "
+                    "the field.",
+                    "Leave the field out.",
+                    where=name,
+                )
         call, body = self.calls, self._request(request)
         self.conversation.tools = body.get("tools", self.conversation.tools)
         try:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import openai
 import pytest
 import uvicorn
@@ -17,6 +18,7 @@ from engine.policy.base import SampledToken, SampleRequest
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.gateway.sessions import Session
 from engine.rollout.rendering.chat import ChatFormat
+from tests.support.families import FAMILIES, make_family
 
 END = 2
 TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}
@@ -31,25 +33,38 @@ class ScriptedPolicy:
         self.says = "In the garden."
         self.asked: list[SampleRequest] = []
         self.version = 0
+        self.at_once = 1
+        """Tokens that arrive together."""
+        self.delay_s = 0.0
+        """Time before they do, in seconds."""
 
     async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
         self.asked.append(request)
-        for token in [*self.chat.encode(self.says), END][: request.max_tokens]:
-            await asyncio.sleep(0)
-            yield [SampledToken(token, -0.25, [(token, -0.25)] * request.top_logprobs)]
+        tokens = [*self.chat.encode(self.says), self.chat.stops[0]][: request.max_tokens]
+        for start in range(0, len(tokens), self.at_once):
+            await asyncio.sleep(self.delay_s)
+            yield [
+                SampledToken(token, -0.25, [(token, -0.25)] * request.top_logprobs)
+                for token in tokens[start : start + self.at_once]
+            ]
 
 
 class GatewayHarness:
-    """Gateway on a loopback port with one open session and an openai client."""
+    """Gateway on a loopback port with one open session, and the official clients."""
 
-    def __init__(self, chat: ChatFormat) -> None:
+    def __init__(self, chat: ChatFormat, **changes: Any) -> None:
         self.policy = ScriptedPolicy(chat)
         self.gateway = Gateway()
-        self.session = self.open()
+        self.session = self.open(**changes)
         self.key = self.gateway.open(self.session)
-        self.client = openai.OpenAI(
-            base_url=f"http://127.0.0.1:{self._serve()}/v1", api_key=self.key, max_retries=0
-        )
+        url = f"http://127.0.0.1:{self._serve()}"
+        self.client = openai.OpenAI(base_url=f"{url}/v1", api_key=self.key, max_retries=0)
+        self.anthropic = anthropic.Anthropic(base_url=url, api_key=self.key, max_retries=0)
+
+    @property
+    def prompt(self) -> str:
+        """Text of the last prompt."""
+        return self.policy.chat.decode(self.policy.asked[-1].tokens)
 
     def open(self, **changes: Any) -> Session:
         settings: dict[str, Any] = {
@@ -61,8 +76,17 @@ class GatewayHarness:
     def ask(self, **options: Any) -> Any:
         return self.client.chat.completions.create(model="policy", **{"messages": ASK, **options})
 
+    def respond(self, **options: Any) -> Any:
+        options = {"model": "policy", "input": "Where is Ada?", **options}
+        return self.client.responses.create(**options)
+
+    def message(self, **options: Any) -> Any:
+        options = {"model": "policy", "max_tokens": 500, "messages": ASK, **options}
+        return self.anthropic.messages.create(**options)
+
     def close(self) -> None:
         self.client.close()
+        self.anthropic.close()
         self._server.should_exit = True
         self._thread.join()
 
@@ -79,5 +103,20 @@ class GatewayHarness:
 def harness(tiny_model: Path) -> Iterator[GatewayHarness]:
     with ChatFormat(check_folder(tiny_model, "tiny")) as chat:
         harness = GatewayHarness(chat)
+        yield harness
+        harness.close()
+
+
+@pytest.fixture(scope="package")
+def qwen_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_family(FAMILIES["Qwen3"], tmp_path_factory.mktemp("families") / "qwen3")
+
+
+@pytest.fixture
+def qwen(qwen_folder: Path) -> Iterator[GatewayHarness]:
+    """Gateway with the chat format of Qwen3, which reasons and calls tools, in validation."""
+    with ChatFormat(qwen_folder) as chat:
+        settings = {"free": True, "max_tokens": 10_000, "max_context": 30_000, "max_turns": 100}
+        harness = GatewayHarness(chat, **settings)
         yield harness
         harness.close()

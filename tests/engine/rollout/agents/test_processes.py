@@ -127,3 +127,22 @@ def test_process_killed_while_loading_is_restarted_once(tmp_path: Path) -> None:
     assert results.parts == {"rules": 1.0}
     with pytest.raises(ConfigError, match="before it could load"):
         with_pool(tmp_path, ALWAYS_KILLED, lambda pool: pool.run(make_attempt()))
+
+
+def test_command_gets_the_endpoint_of_both_apis(tmp_path: Path) -> None:
+    (tmp_path / "agent.sh").write_text(
+        'test "$OPENAI_BASE_URL $OPENAI_API_KEY $OPENAI_MODEL" = "http://127.0.0.1:9/v1 key policy"'
+        ' && test "$ANTHROPIC_BASE_URL $ANTHROPIC_API_KEY $ANTHROPIC_MODEL" = '
+        '"http://127.0.0.1:9 key policy" && echo 0.5'
+    )
+
+    async def run() -> AgentResult:
+        config = AgentConfig(command="sh agent.sh")
+        pool = AgentPool(tmp_path, config, tmp_path / "agent.log")
+        await pool.start()
+        try:
+            return await pool.run(make_attempt())
+        finally:
+            await pool.close()
+
+    assert asyncio.run(run()).parts == {"rules": 0.5}

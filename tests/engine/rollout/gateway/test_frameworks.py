@@ -11,12 +11,17 @@ import pytest
 from engine.policy.base import SampledToken, SampleRequest
 from engine.protocol.config.project import AgentConfig
 from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt
-from tests.agents import COMMAND, FRAMEWORKS, agents_python, example
+from tests.agents import COMMAND, FRAMEWORKS, agents_python, coding_agent_command, example
 from tests.engine.rollout.conftest import END, GatewayHarness
 
 CALL = 'Let me look. <tool_call>{"name": "look_up", "arguments": {"name": "Ada"}}</tool_call>'
 ANSWER = "She is in the garden."
 SCENARIO = {"question": "Where is Ada?", "answer": "garden", "input": "Where is Dune?"}
+
+
+SHELL = '<tool_call>\n{"name": "bash", "arguments": {"command": "%s"}}\n</tool_call>'
+FIRST = "<think>\nI look.\n</think>\n\nLet me look.\n" + SHELL % "printf 5 > it; cat it"
+SECOND = "<think>\nIt is 5.\n</think>\n\n" + SHELL % "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +35,8 @@ def script_replies(harness: GatewayHarness, *turns: str) -> None:
 
     async def sample(request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
         harness.policy.asked.append(request)
-        for token in [*harness.policy.chat.encode(remaining.pop(0)), END]:
+        chat = harness.policy.chat
+        for token in [*chat.encode(remaining.pop(0)), chat.stops[0]]:
             yield [SampledToken(token, -0.25, [])]
 
     harness.policy.sample = sample  # type: ignore[method-assign]
@@ -84,3 +90,18 @@ def test_agent_command_is_run_as_a_program(harness: GatewayHarness, tmp_path: Pa
     (branch,) = harness.session.conversation.branches()
     ((begin, end),) = branch.spans
     assert branch.tokens[begin:end] == [*harness.policy.chat.encode(ANSWER), END]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["anthropic/policy", "openai/policy"])
+def test_coding_agent_runs_unmodified(qwen: GatewayHarness, tmp_path: Path, model: str) -> None:
+    """mini-SWE-agent reasons, runs a command, sees its output and submits: one sequence, by
+    Anthropic's API and by OpenAI's."""
+    script_replies(qwen, FIRST, SECOND)
+    result = run_agent(qwen, tmp_path, AgentConfig(command=coding_agent_command(model)))
+    assert result.metrics == {"calls": 2.0, "submitted": 1.0}, result.output
+    (branch,) = qwen.session.conversation.branches()
+    chat = qwen.policy.chat
+    sampled = [chat.decode(branch.tokens[begin:end]) for begin, end in branch.spans]
+    assert sampled == [f"{FIRST}<|im_end|>", f"{SECOND}<|im_end|>"]
+    assert '"returncode": 0,\n  "output": "5"' in qwen.prompt

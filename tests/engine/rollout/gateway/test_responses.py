@@ -1,10 +1,12 @@
 """Responses API through the openai client: the same tokens as chat completions."""
 
 import json
+import time
 from typing import Any
 
 import openai
 import pytest
+from pydantic import BaseModel
 
 from engine.protocol.problems import Problem
 from engine.rollout.gateway.sessions import RemoteSession
@@ -133,3 +135,72 @@ def test_remote_session_answers_both_apis(harness: GatewayHarness) -> None:
     with pytest.raises(openai.BadRequestError, match="rejected the key"):
         client.responses.create(model="policy", input="Hello")
     assert session.trouble == problem
+
+
+REASONED = "<think>\nShe likes roses.\n</think>\n\nIn the garden."
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_reasoning_is_an_item_that_is_sent_back(qwen: GatewayHarness, streams: bool) -> None:
+    """Reasoning, a call and its output, by items or by id, continue the sampled tokens."""
+    qwen.policy.says = f"<think>\nI look.\n</think>\n\nLet me look.\n{CALL}"
+    if streams:
+        with qwen.client.responses.stream(model="policy", input=ASK, tools=[FIND]) as stream:
+            kinds = [event.type for event in stream]
+            first: Any = stream.get_final_response()
+        assert kinds.index("response.reasoning_text.done") < kinds.index(
+            "response.output_text.delta"
+        )
+    else:
+        first = ask(qwen, tools=[FIND])
+    assert [item.type for item in first.output] == ["reasoning", "message", "function_call"]
+    assert first.output[0].content[0].text == "I look."
+    assert first.usage.output_tokens_details.reasoning_tokens == len("I look.")
+    output: Any = {
+        "type": "function_call_output", "call_id": first.output[2].call_id, "output": "Garden",
+    }  # fmt: skip
+    items = [item.to_dict() for item in first.output]
+    qwen.policy.says = REASONED
+    ask(qwen, input=[*ASK, *items, output], tools=[FIND])
+    ask(qwen, previous_response_id=first.id, input=[output], tools=[FIND])
+    _, by_items, by_id = qwen.policy.asked
+    assert by_items.tokens == by_id.tokens
+    first_branch, second = qwen.session.conversation.branches()
+    assert len(first_branch.spans) == 2
+    assert by_id.tokens == second.tokens[: len(by_id.tokens)]
+
+
+def test_pieces_arrive_while_the_answer_is_sampled(qwen: GatewayHarness) -> None:
+    qwen.policy.says, qwen.policy.delay_s = REASONED, 0.01
+    times = [
+        time.monotonic() for event in ask(qwen, stream=True) if event.type.endswith("text.delta")
+    ]
+    assert len(times) > 10
+    assert times[-1] - times[0] > 0.1
+
+
+def test_streamed_events_carry_the_final_items(qwen: GatewayHarness) -> None:
+    """Also when the answer is truncated inside the text."""
+    qwen.policy.says = REASONED
+    events = list(ask(qwen, stream=True, max_output_tokens=len(REASONED) - 40))
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    done = [event.item for event in events if event.type == "response.output_item.done"]
+    final = events[-1].response
+    assert [item.to_dict() for item in done] == [item.to_dict() for item in final.output]
+    assert final.status == "incomplete"
+
+
+def test_stream_can_be_continued_by_its_id(qwen: GatewayHarness) -> None:
+    events = list(ask(qwen, stream=True))
+    ask(qwen, previous_response_id=events[-1].response.id, input="And now?")
+    assert len(qwen.session.conversation.branches()) == 1
+
+
+def test_answer_in_a_schema_is_parsed_by_the_client(qwen: GatewayHarness) -> None:
+    class Place(BaseModel):
+        place: str
+
+    qwen.policy.says = '{"place": "garden"}'
+    answer = qwen.client.responses.parse(model="policy", input="Where?", text_format=Place)
+    assert answer.output_parsed == Place(place="garden")
+    assert '"place"' in (qwen.policy.asked[-1].grammar or "")

@@ -108,3 +108,14 @@ def test_too_many_turns_and_images_are_rejected() -> None:
         ask(session, messages=[picture])
     with pytest.raises(RolloutError, match="1 model calls"):
         ask(session)
+
+
+@pytest.mark.parametrize(
+    "field", [{"logprobs": True}, {"structured_outputs": {"regex": "a"}},
+              {"chat_template_kwargs": {"enable_thinking": False}}],
+)  # fmt: skip
+def test_field_that_no_provider_takes_is_refused(field: dict[str, Any]) -> None:
+    session = RemoteSession("t1", ScriptedProvider({"content": "Hi"}), max_turns=1)
+    (name,) = field
+    with pytest.raises(RolloutError, match=f"{name}: .*provider"):
+        ask(session, **field)
