@@ -24,7 +24,8 @@ class BoundChart:
 
 
 Need = Literal["judge", "criteria", "script", "reasoning"]
-"""A judge; a rubric with weighted criteria; training by an external script; reasoning in answers."""
+"""A judge; a rubric with weighted criteria; training by an external script; reasoning in
+answers."""
 Maker = Callable[[ChartLink], tuple[ChartCard, Fill]]
 
 
