@@ -262,7 +262,6 @@ def test_new_branch_is_noted_where_it_starts_with_its_reason(simulation: Simulat
     note, head = items[row], items[row + 1]
     assert isinstance(note, Note)
     assert isinstance(head, Message)
-    assert note.facts == (
-        "New branch: the chat template leaves out the reasoning of earlier answers"
-    )
+    assert note.title == "New branch"
+    assert note.facts == "the chat template leaves out the reasoning of earlier answers"
     assert head.title.endswith("response")

@@ -60,8 +60,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
             await take(studio, folder, "reader")
             page._reader.transcript.toggle_reasoning()
             await take(studio, folder, "reader-reasoning")
-            bar = page._reader.transcript.verticalScrollBar()
-            bar.setValue(bar.maximum())
+            page._reader.transcript.focus_row(len(page._reader._items) - 2)
             await take(studio, folder, "reader-branch")
     finally:
         engine.stop()

@@ -105,7 +105,7 @@ def items_of(
         elif message.role != "tool" and not (shared and turn == 0):
             items.append(Message(message.role, message.content, _role_title(message.role)))
     if not aligned:
-        items += [_branch_note(n, one) for n, one in enumerate(trajectory.branches[1:], 2)]
+        items += [_branch_note(branch) for branch in trajectory.branches[1:]]
     if blind:
         return items
     end = outcome(trajectory, weights)
@@ -115,22 +115,22 @@ def items_of(
 def _branch_starts(trajectory: Trajectory) -> dict[int, Note]:
     """Notes of new branches by the turn (from 1) that each begins with."""
     found, turn = {}, 1
-    for place, branch in enumerate(trajectory.branches, 1):
-        if place > 1 and branch.spans:
-            found[turn] = _branch_note(place, branch)
+    for place, branch in enumerate(trajectory.branches):
+        if place and branch.spans:
+            found[turn] = _branch_note(branch)
         turn += len(branch.spans)
     return found
 
 
-def _branch_note(place: int, branch: Branch) -> Note:
-    return Note(f"Branch {place}", branch_words(branch), "split")
+def _branch_note(branch: Branch) -> Note:
+    return Note("New branch", branch_words(branch), "split")
 
 
 def branch_words(branch: Branch) -> str:
     """Describe why a token sequence (branch) of a trajectory was started."""
     if branch.choice:
         return f"choice {branch.choice + 1} of one request (n > 1); all choices are trained on"
-    return f"New branch: {branch.reason or 'the prompt does not continue an earlier one'}"
+    return branch.reason or "the prompt does not continue an earlier one"
 
 
 def worth_words(reward: float) -> str:
