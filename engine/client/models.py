@@ -1,9 +1,13 @@
 """Calls about base models: hub search, details, models on the engine's machine, downloads."""
 
+import json
+from typing import Any
+
 from pydantic import TypeAdapter
 
 from engine.client.transport import Transport, parse
 from engine.protocol.records.choices import ModelInfo
+from engine.protocol.records.machine.hardware import Check
 from engine.protocol.requests.models import (
     ActOnDownload,
     DeletedModel,
@@ -45,6 +49,14 @@ class ModelCalls(Transport):
         return await self._ask(
             "GET", "/models/facts", ModelFacts, params=params, timeout=HUB_TIMEOUT_S
         )
+
+    async def model_checks(self, project: str, values: dict[str, Any] | None = None) -> list[Check]:
+        """Checks of the model of `project` (a folder): its chat format, and what the adapter
+        covers; `values` (dotted key → value) replace settings. Empty if the model is not on the
+        engine's machine. May take seconds the first time."""
+        params = {"path": project} | ({"values": json.dumps(values)} if values else {})
+        response = await self._send("GET", "/models/checks", params=params, timeout=HUB_TIMEOUT_S)
+        return parse(response, TypeAdapter(list[Check]))
 
     async def model_downloads(self) -> list[ModelDownload]:
         return await self._list("/models/downloads", ModelDownload)

@@ -25,7 +25,12 @@ from engine.judge.prompting.reply import (
     read_reply,
 )
 from engine.judge.prompting.rubric import parse_rubric
-from engine.judge.prompting.transcript import lines_of, openai_messages, shared_start
+from engine.judge.prompting.transcript import (
+    lines_of,
+    openai_messages,
+    shared_start,
+    without_reasoning,
+)
 from engine.judge.providers.ledger import Ledger
 from engine.protocol.config.project import JudgeConfig
 from engine.protocol.problems import ConfigError, Problem
@@ -125,6 +130,8 @@ class Ruler:
     def _exhibit(self, attempts: list[Trajectory]) -> tuple[JudgeInput, list[str], list[int]]:
         """Return the judge input, the text of each trajectory, and for each the index of the first
         equal one."""
+        if not self._config.show_reasoning:
+            attempts = [without_reasoning(one) for one in attempts]
         common = shared_start([one.messages for one in attempts])
         transcripts = [self._lines(one, common, None) for one in attempts]
         shown = self._shown(transcripts)

@@ -37,6 +37,8 @@ UNSUPPORTED = {
     "scales its hidden states before the output layer": ("minicpm3",),
 }
 """Model types that the trainer does not reproduce, by the reason, a predicate."""
+EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
+"""Keys of a config that give the number of routed experts."""
 
 
 def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
@@ -60,6 +62,13 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
                 hint=f"Use a model of these families: {FAMILIES}.",
             )
     return None
+
+
+def has_experts(config: dict[str, Any]) -> bool:
+    """Whether a model with this config is a mixture of experts; the adapter then covers its
+    attention layers alone."""
+    counts = (text_config(config).get(key) for key in EXPERTS)
+    return any(isinstance(count, int) and count > 1 for count in counts)
 
 
 @cache

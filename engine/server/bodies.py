@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from engine.protocol.json_text import parse_json
 from engine.protocol.problems import AtelierError, ConfigError, in_one_line
 
 T = TypeVar("T", bound=BaseModel)
@@ -68,6 +69,23 @@ def number_of(request: Request, name: str, otherwise: int = 0) -> float:
             "Send 0 or more.",
         )
     return number
+
+
+def values_of(request: Request) -> dict[str, Any]:
+    """Settings in the query parameter `values`: dotted key → value, as JSON; empty if it is
+    missing. Raises ConfigError if it is not a JSON object."""
+    text = request.query_params.get("values")
+    try:
+        values = parse_json(text) if text else {}
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise ConfigError.of(
+            "request.bad_values",
+            "The values are not a JSON object.",
+            'Send an object such as {"train.steps": 10}.',
+        )
+    return values
 
 
 def check_numbers(request: Request) -> None:

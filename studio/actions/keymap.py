@@ -63,6 +63,8 @@ TRAJECTORIES: tuple[PageKey, ...] = (
     PageKey("view.chat", "Open the prompt of the turn in the side-by-side chat",
             "message-square-text", "O", ("O",)),
     PageKey("view.divergence", "Go to the next divergence from the group", "split", "D", ("D",)),
+    PageKey("view.reasoning", "Show or fold the reasoning of the focused turn, or of all turns",
+            "message-square-text", "I", ("I",)),
     PageKey("view.before", "Previous trajectory", "arrow-left", "←", ("Left",)),
     PageKey("view.after", "Next trajectory", "arrow-right", "→", ("Right",)),
     PageKey("view.group_before", "Previous group", "arrow-up", "↑, Alt+↑", ("Up", "Alt+Up")),

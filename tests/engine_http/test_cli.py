@@ -15,7 +15,7 @@ from engine.launcher.local import find
 from engine.protocol.events.run import RunFailed, RunFinished, RunStopped, decode
 from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import TrajectoryLine
-from tests.engine_http.conftest import ROOT, Engine
+from tests.engine_http.conftest import ROOT, Engine, make_project
 from tests.support.engine_starter import run_command
 
 
@@ -149,3 +149,9 @@ def test_new_project_is_not_overwritten(tmp_path: Path, workspace: Path) -> None
     again = run("new", str(tmp_path / "mine"), workspace=workspace)
     assert again.returncode == 2
     assert "not empty" in again.stderr
+
+
+def test_doctor_checks_the_model_of_a_project(workspace: Path, tiny_model: Path) -> None:
+    project = make_project(workspace / "checked", tiny_model)
+    done = run("doctor", str(project), workspace=workspace)
+    assert "Chat format: " in done.stdout

@@ -117,3 +117,19 @@ def test_gated_and_unreachable_are_one_sentence(hub: ModelHub, hub_engine: Engin
     with pytest.raises(Refused) as error:
         hub_engine.call(lambda client: client.search_models("llama"))
     assert error.value.problem.code == "models.hub_failed"
+
+
+def test_chat_format_of_a_project_is_checked(
+    engine: Engine, workspace: Path, tiny_model: Path
+) -> None:
+    path = str(make_project(workspace / "checked", tiny_model))
+    (check,) = engine.call(lambda client: client.model_checks(path))
+    assert (check.name, check.state) == ("Chat format", "good")
+    values = {"model.template_variables": {"effort": "high"}, "model.thinking": "on"}
+    checks = engine.call(lambda client: client.model_checks(path, values))
+    assert [one.state for one in checks] == ["good", "warn", "warn"]
+    with pytest.raises(Refused) as error:
+        engine.call(lambda client: client.model_checks(path, {"model.tool_syntax": "hermess"}))
+    assert "'hermes'" in error.value.problem.message
+    missing = {"model.name": str(workspace / "no-model")}
+    assert engine.call(lambda client: client.model_checks(path, missing)) == []

@@ -1,15 +1,20 @@
-"""`doctor`: check this machine; exit 0 if it can train, 1 otherwise."""
+"""`doctor`: check this machine and a project's model; exit 0 if it can train, 1 otherwise."""
 
 import argparse
 
 from engine.cli.terminal import say, say_json
 from engine.hardware.doctor import examine
+from engine.rollout.rendering.facts import model_checks
+from engine.storage.project import load_config
 
 MARKS = {"good": "ok  ", "warn": "look", "bad": "BAD "}
 
 
 def run(arguments: argparse.Namespace) -> int:
     checks = examine()
+    if arguments.project is not None:
+        project = arguments.project.expanduser().resolve()
+        checks += model_checks(project, load_config(project))
     for check in checks:
         if arguments.json:
             say_json(check)

@@ -1,6 +1,7 @@
 """Options of the commands about this machine."""
 
 import argparse
+from pathlib import Path
 
 from engine.cli.options.general import Parser, as_json, positive, trust, workspace
 
@@ -88,6 +89,13 @@ def _gpu(parser: argparse.ArgumentParser) -> None:
     gpu.add_argument("--processor", action="store_true", help="run the same checks on the CPU")
 
 
+def _doctor(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "project", nargs="?", type=Path, help="project folder, whose model is checked too"
+    )
+    as_json(parser)
+
+
 TITLE = "This machine"
 COMMANDS = {
     "serve": ("run an engine for a workspace (started automatically otherwise)", _serve),
@@ -96,6 +104,6 @@ COMMANDS = {
         _environments,
     ),
     "bench": ("benchmark training and sampling, optionally against TRL", _bench),
-    "doctor": ("check this machine: Python, disk, memory, GPU", as_json),
+    "doctor": ("check this machine: Python, disk, memory, GPU; and a project's model", _doctor),
 }
 """Commands of this group: name → (help, function that adds its options)."""

@@ -75,4 +75,4 @@ def _likeness(words: set[str], task: str) -> float:
 
 def _lines(attempt: Trajectory, start: int, end: int | None, most: int) -> str:
     part = attempt.model_copy(update={"messages": attempt.messages[start:end]})
-    return shorten_middle(lines_of(part, most), most * 2)
+    return shorten_middle(lines_of(part, most, reasoning=False), most * 2)

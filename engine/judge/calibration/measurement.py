@@ -168,7 +168,7 @@ def labels_by_place(reader: RunReader) -> dict[Place, list[Label]]:
 
 def _excerpt(one: Trajectory, start: int, end: int | None) -> str:
     part = one.model_copy(update={"messages": one.messages[start:end]})
-    return shorten_middle(lines_of(part, CASE_CHARS), CASE_CHARS)
+    return shorten_middle(lines_of(part, CASE_CHARS, reasoning=False), CASE_CHARS)
 
 
 def _row(

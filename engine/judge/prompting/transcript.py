@@ -16,9 +16,10 @@ LEAST_SHARE = 200
 """Minimum characters kept of each message."""
 
 
-def lines_of(trajectory: Trajectory, most_chars: int) -> str:
-    """Return a trajectory's messages as text of at most about `most_chars` characters."""
-    texts = [_words(message) for message in trajectory.messages]
+def lines_of(trajectory: Trajectory, most_chars: int, reasoning: bool = True) -> str:
+    """Return a trajectory's messages as text of at most about `most_chars` characters, with the
+    reasoning before each answer unless `reasoning` is False."""
+    texts = [_words(message, reasoning) for message in trajectory.messages]
     heads = [_head(message) for message in trajectory.messages]
     share = max([LEAST_SHARE, *map(len, texts)])
     while share > LEAST_SHARE and _size(heads, texts, share) > most_chars:
@@ -37,13 +38,19 @@ def shorten_middle(text: str, most: int) -> str:
     return f"{text[:head]}\n[… {missing} characters left out …]\n{text[len(text) - tail :]}"
 
 
+def without_reasoning(trajectory: Trajectory) -> Trajectory:
+    """Return a trajectory whose messages have no reasoning."""
+    messages = [message.model_copy(update={"reasoning": ""}) for message in trajectory.messages]
+    return trajectory.model_copy(update={"messages": messages})
+
+
 def openai_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
     """Return messages as dictionaries in the OpenAI format, without absent keys."""
     return [
         {
             key: value
             for key, value in message.model_dump().items()
-            if value not in (None, []) or key == "content"
+            if value not in (None, [], "") or key == "content"
         }
         for message in trajectory.messages
     ]
@@ -70,8 +77,10 @@ def _head(message: Message) -> str:
     return f"[{message.role}{name}{answer}]"
 
 
-def _words(message: Message) -> str:
+def _words(message: Message, reasoning: bool) -> str:
     parts = [message.content] if message.content else []
+    if reasoning and message.reasoning:
+        parts.insert(0, f"(reasoning) {message.reasoning}\n(end of reasoning)")
     for call in message.tool_calls:
         function = call.get("function", {})
         arguments = function.get("arguments", "")

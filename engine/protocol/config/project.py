@@ -13,6 +13,7 @@ from engine.protocol.config.alerts import AlertsConfig
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.labels import LabelsConfig
 from engine.protocol.config.sweep import SweepConfig
+from engine.protocol.config.tool_syntaxes import ToolSyntax
 from engine.protocol.config.tracking import TrackConfig
 
 
@@ -35,9 +36,9 @@ class ModelConfig(Section):
     keep_reasoning: Literal["template", "always"] = "template"
     """Reasoning of earlier answers in later prompts: as the `template` has it (most leave it out
     after the next user message, as servers do), or `always`, which keeps a rollout one sequence."""
-    tool_syntax: str = "auto"
-    """How the model writes tool calls: `auto` finds it out from the chat template, or the name of a
-    format, such as hermes, mistral, llama-3 or qwen3.5."""
+    tool_syntax: ToolSyntax = "auto"
+    """How the model writes tool calls: `auto` finds it out from the chat template; a name sets the
+    format."""
     template_variables: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Further values that the chat template reads, such as reasoning_effort."""
 
@@ -187,6 +188,8 @@ class JudgeConfig(Section):
     """Sampling temperature of the judge."""
     max_tokens: Annotated[int, Field(ge=64, le=131_072)] = 4096
     """Maximum tokens of a judge's response, reasoning included."""
+    show_reasoning: bool = True
+    """Show the judge the reasoning before the answers."""
     max_chars: Annotated[int, Field(ge=500)] = 24_000
     """Maximum characters of one trajectory in the judge prompt; long messages are shortened in the
     middle."""

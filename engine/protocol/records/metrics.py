@@ -9,6 +9,10 @@ from typing import Literal, NamedTuple
 Group = Literal["Reward", "Learning", "Policy drift", "Length", "Speed"]
 
 
+ROLLOUT_COUNTS = ("reasoning_tokens", "malformed_calls", "capped_calls")
+"""Counts that the gateway adds to the metrics of a trajectory; absent if 0."""
+
+
 class Metric(NamedTuple):
     key: str
     group: Group
@@ -88,6 +92,12 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
             "rises while the reward rises",
         ),
         ("watch/tool_calls", "calls", "Mean number of tool calls per trajectory."),
+        (
+            "malformed_calls",
+            "share",
+            "Share of trajectories with a tool call that could not be parsed.",
+            "above 10 %: the agent gets these calls as text",
+        ),
         ("groups/labelled", "groups", "Groups with a human label."),
         ("groups/again", "groups", "Relabelled groups of earlier steps that were trained again."),
         ("trajectories", "trajectories", "Number of trajectories in the step, scored or not."),
@@ -132,6 +142,17 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
         ("tokens/completion_p10", "tokens", "10th percentile of completion tokens."),
         ("tokens/completion_p50", "tokens", "Median completion tokens."),
         ("tokens/completion_p90", "tokens", "90th percentile of completion tokens."),
+        (
+            "tokens/reasoning_mean",
+            "tokens",
+            "Mean reasoning tokens per trajectory; only if there are any.",
+            "falls to 0: the model has stopped reasoning",
+        ),
+        (
+            "capped_calls",
+            "share",
+            "Share of trajectories with a model call that requested more than train.max_tokens.",
+        ),
         (
             "truncated",
             "share",

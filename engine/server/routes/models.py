@@ -7,8 +7,10 @@ from starlette.responses import Response
 
 from engine.models.registry import known_models
 from engine.protocol.requests.models import ActOnDownload, DeleteModel
-from engine.server.bodies import Routes, body_of, json_list, json_of, text_of
+from engine.rollout.rendering.facts import model_checks
+from engine.server.bodies import Routes, body_of, json_list, json_of, project_of, text_of, values_of
 from engine.server.composition import Services
+from engine.storage.project import load_config
 
 MOST_WORDS = 400
 """Longest search or name, in characters."""
@@ -26,6 +28,7 @@ class ModelRoutes:
             ("GET", "/models/here", self.here),
             ("GET", "/models/search", self.search),
             ("GET", "/models/facts", self.facts),
+            ("GET", "/models/checks", self.checks),
             ("GET", "/models/downloads", self.downloads),
             ("POST", "/models/downloads", self.act),
             ("POST", "/models/delete", self.delete),
@@ -47,6 +50,14 @@ class ModelRoutes:
         name, query = text_of(request, "name")[:MOST_WORDS], request.query_params
         facts = await self._models.facts(name, query.get("project", ""), query.get("host", ""))
         return json_of(facts)
+
+    async def checks(self, request: Request) -> Response:
+        """Respond with the checks of the model of project `path`: its chat format, and what the
+        adapter covers; `values` (JSON by dotted key) replace settings. Empty if the model is not on
+        this machine."""
+        path = project_of(request)
+        config = load_config(path, values_of(request))
+        return json_list(await asyncio.to_thread(model_checks, path, config))
 
     async def downloads(self, request: Request) -> Response:
         return json_list(await asyncio.to_thread(self._models.downloads.view))

@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,12 +18,11 @@ from engine.judge.providers.local_servers import find_judges
 from engine.models.registry import find_model
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.events.run import StepFinished
-from engine.protocol.json_text import parse_json
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.forecast import JudgeForecast
 from engine.protocol.records.judging import CheckedAttempt, JudgeCheck
 from engine.protocol.requests.runs import SaveRubric, TryJudge
-from engine.server.bodies import Routes, body_of, json_list, json_of, project_of
+from engine.server.bodies import Routes, body_of, json_list, json_of, project_of, values_of
 from engine.server.composition import Services
 from engine.server.services.fingerprints import check_unchanged, fingerprint
 from engine.storage.project import load_config, load_scenarios
@@ -58,7 +56,7 @@ class SetupRoutes:
         """Respond with the forecast of memory, disk, time and judge cost of a run of project
         `path`; `values` (JSON by dotted key) replace settings of project.toml."""
         path = project_of(request)
-        config = load_config(path, _values(request.query_params.get("values")))
+        config = load_config(path, values_of(request))
         model = find_model(config.model.name)
         times = await asyncio.to_thread(self._step_times, path)
         found = await asyncio.to_thread(preflight, config, model, times, path)
@@ -150,18 +148,3 @@ class SetupRoutes:
 
 def _rubric_file(project: Path) -> Path:
     return project_file(project, load_config(project).judge.rubric, "judge.rubric")
-
-
-def _values(text: str | None) -> dict[str, Any]:
-    """Dotted keys and values of a query. Raises ConfigError."""
-    try:
-        values = parse_json(text) if text else {}
-    except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        raise ConfigError.of(
-            "request.bad_values",
-            "The values are not a JSON object.",
-            'Send an object such as {"train.steps": 10}.',
-        )
-    return values

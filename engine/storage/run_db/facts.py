@@ -5,7 +5,7 @@ import json
 from collections import Counter
 from itertools import takewhile
 from statistics import fmean
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NotRequired, cast
 
 from typing_extensions import TypedDict
 
@@ -24,6 +24,7 @@ MOST_TOOLS = 200
 class SearchedMessage(TypedDict):
     role: str
     content: str
+    reasoning: NotRequired[str]
     tool_calls: list[dict[str, Any]]
 
 
@@ -46,7 +47,7 @@ class SearchText(NamedTuple):
     prompt: str
     """System and user messages, and those of other roles that the model reads."""
     answer: str
-    """Messages of the model, without its tool calls."""
+    """Messages of the model with their reasoning, without tool calls."""
     call: str
     """Names and arguments of tool calls, and their results."""
     about: str
@@ -61,6 +62,8 @@ def search_text(record: SearchedRecord) -> SearchText:
     for message in record["messages"]:
         role = message["role"]
         column = answer if role == "assistant" else call if role == "tool" else prompt
+        if reasoning := message.get("reasoning"):
+            column.append(reasoning)
         column.append(message["content"])
         call += [str(one.get("function", {})) for one in message["tool_calls"]]
     about = [record["title"], record["scenario_id"]]

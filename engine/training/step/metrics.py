@@ -11,6 +11,7 @@ from engine.judge.calibration.agreement import kendall_tau
 from engine.protocol.config.algorithm import Advantage
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.labels import field_part, is_label_part
+from engine.protocol.records.metrics import ROLLOUT_COUNTS
 from engine.protocol.records.runs import Phase, Trajectory
 from engine.reward.advantage.group import has_signal, mean_and_std
 from engine.reward.reward_hacking import NAMES
@@ -50,7 +51,7 @@ def step_metrics(
     from every mean."""
     everyone = [trajectory for group in groups for trajectory in group]
     metrics = rewards(groups, kind)
-    metrics |= lengths(everyone)
+    metrics |= lengths(everyone) | rollout_counts(everyone)
     sampled = sum(t.sampled_tokens for t in everyone)
     metrics["tokens_per_s/sample"] = sampled / clock.seconds("rolling_out")
     return metrics | extra_metrics | clock.metrics()
@@ -92,7 +93,8 @@ def rewards(groups: list[list[Trajectory]], kind: Advantage) -> dict[str, float]
 def agent_metrics(everyone: list[Trajectory]) -> dict[str, float]:
     """Mean of each metric that the agent returned, over the trajectories that have it, as
     `agent/NAME`; at most `MOST_AGENT_METRICS`, those that most trajectories have."""
-    names = Counter(name for t in everyone for name in t.metrics if name not in NAMES)
+    own = {*NAMES, *ROLLOUT_COUNTS}
+    names = Counter(name for t in everyone for name in t.metrics if name not in own)
     common = sorted(names, key=lambda name: (-names[name], name))[:MOST_AGENT_METRICS]
     return {
         f"agent/{name}": fmean(t.metrics[name] for t in everyone if name in t.metrics)
@@ -130,6 +132,19 @@ def lengths(everyone: list[Trajectory]) -> dict[str, float]:
             for limit, count in Counter(t.cut_by for t in everyone if t.cut_by).items()
         },
     }
+
+
+def rollout_counts(everyone: list[Trajectory]) -> dict[str, float]:
+    """Mean reasoning tokens per trajectory, and the shares of trajectories with malformed tool
+    calls and with capped model calls; those that are 0 in all trajectories are left out."""
+    reasoning, *calls = ROLLOUT_COUNTS
+    found: dict[str, float] = {}
+    if total := sum(t.metrics.get(reasoning, 0.0) for t in everyone):
+        found["tokens/reasoning_mean"] = total / len(everyone)
+    for name in calls:
+        if count := sum(name in t.metrics for t in everyone):
+            found[name] = count / len(everyone)
+    return found
 
 
 def judge_and_rules(groups: list[list[Trajectory]]) -> float | None:

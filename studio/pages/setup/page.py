@@ -13,7 +13,7 @@ from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
 from engine.protocol.records.forecast import Forecast
 from engine.protocol.records.machine.backends import BackendFacts
-from engine.protocol.records.machine.hardware import MemoryFix
+from engine.protocol.records.machine.hardware import Check, MemoryFix
 from engine.protocol.records.runs import RunSummary, Split
 from studio.actions.actions import Actions
 from studio.link.engine_state import LinkState
@@ -58,6 +58,8 @@ class SetupPage(Page):
         super().__init__(session, parent)
         self._actions = actions
         self._forecast: Forecast | None = None
+        self._checked = ""
+        """Folder of the project whose model checks are shown."""
         self._contact = ""
         self._soon = QTimer(self)
         self._soon.setSingleShot(True)
@@ -300,6 +302,26 @@ class SetupPage(Page):
             self._preflight.show_forecast(None, problem)
 
         self.tasks.run("forecast", ask(), self._show_forecast, failed)
+        self._ask_model_checks(path, pending)
+
+    def _ask_model_checks(self, path: str, pending: dict[str, Any]) -> None:
+        """Request the checks of the model; the first request for a model takes seconds, in which
+        those of the same project stay."""
+        if path != self._checked:
+            self._show_model_checks([])
+        self._checked = path
+
+        async def ask() -> list[Check]:
+            return await self.session.client.model_checks(path, pending)
+
+        def failed(problem: Problem) -> None:  # an invalid project or an older engine
+            self._show_model_checks([])
+
+        self.tasks.run("model checks", ask(), self._show_model_checks, failed)
+
+    def _show_model_checks(self, checks: list[Check]) -> None:
+        self._form.show_model_checks(checks)
+        self._preflight.show_model_checks(checks)
 
     def _show_forecast(self, forecast: Forecast) -> None:
         self._forecast = forecast

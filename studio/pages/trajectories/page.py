@@ -224,6 +224,7 @@ class TrajectoriesPage(Page):
             "view.evidence": lambda: self._proof.toggle(self._view == READER),
             "view.chat": self._reader.open_chat,
             "view.divergence": self._next_divergence,
+            "view.reasoning": self._toggle_reasoning,
             "view.before": lambda: columns.move_focus(-1),
             "view.after": lambda: columns.move_focus(1),
             "view.group_before": lambda: panel.move(-1),
@@ -271,6 +272,12 @@ class TrajectoriesPage(Page):
             self._reader.next_divergence(self._columns.divergences())
         else:
             self._columns.next_divergence()
+
+    def _toggle_reasoning(self) -> None:
+        if self._view == READER:
+            self._reader.transcript.toggle_reasoning()
+        else:
+            self._columns.toggle_reasoning()
 
     def _changed_group(self, group: GroupSummary) -> None:
         """Reload a group and the lists after a label was applied, undone or redone."""

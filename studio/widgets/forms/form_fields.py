@@ -1,8 +1,11 @@
 """Editors of a form: spin box, number, text, choice, segmented, toggle, path. Each has value,
 set_value and edited; typed fields also signal when typing is finished."""
 
+import json
 import math
-from collections.abc import Sequence
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from PySide6.QtCore import Qt, Signal
@@ -13,6 +16,9 @@ from studio.widgets.controls.inputs import LineInput
 from studio.widgets.controls.quiet_inputs import QuietCombo, QuietSpin
 from studio.widgets.controls.segmented import Segmented
 from studio.widgets.controls.toggle import Toggle
+
+BARE = re.compile(r"[A-Za-z0-9_-]+")
+"""Name that TOML takes without quotes."""
 
 
 class Field(QWidget):
@@ -159,6 +165,45 @@ class TextField(Field):
 
     def set_value(self, value: Any) -> None:
         self._line.setText("" if value is None else str(value))
+
+
+class TableField(Field):
+    """Names and values on one line, as in TOML: `reasoning_effort = "high", days = 3`."""
+
+    typed = True
+
+    def __init__(self, name: str, placeholder: str = "") -> None:
+        self._line = LineInput(name, placeholder, mono=True)
+        super().__init__(name, self._line)
+        self._line.textEdited.connect(lambda _: self.edited.emit(self.value()))
+        self._line.editingFinished.connect(self.finished)
+
+    def value(self) -> Any:
+        """Return the table; None if there is none, or the text is none."""
+        return None if self.wrong() else self._parsed() or None
+
+    def wrong(self) -> str:
+        try:
+            found = self._parsed()
+        except tomllib.TOMLDecodeError:
+            return 'Write name = value, with commas between; texts in quotes: effort = "high"'
+        if any(not isinstance(value, (str, int, float)) for value in found.values()):
+            return "A value is a text in quotes, a number, true or false"
+        return ""
+
+    def set_value(self, value: Any) -> None:
+        self._line.setText(table_words(value or {}))
+
+    def _parsed(self) -> dict[str, Any]:
+        table: dict[str, Any] = tomllib.loads(f"table = {{{self._line.text()}}}")["table"]
+        return table
+
+
+def table_words(table: Mapping[str, Any]) -> str:
+    """Return a table on one line, as `TableField` shows it."""
+    names = (name if BARE.fullmatch(name) else json.dumps(name) for name in table)
+    values = (json.dumps(value, ensure_ascii=False) for value in table.values())
+    return ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
 
 
 class ChoiceField(Field):

@@ -35,8 +35,9 @@ class Token:
 
 @dataclass(frozen=True)
 class Message:
-    """Message of a turn: role (system user assistant), heading, facts and text. `tokens`, if given,
-    are the text and can be tinted."""
+    """Message of a turn: role (system user assistant), heading, facts, text, and the reasoning
+    before it, which is folded. `tokens` and `reasoning_tokens`, if given, are these texts and can
+    be tinted."""
 
     role: str
     text: str = ""
@@ -44,6 +45,8 @@ class Message:
     facts: str = ""
     advantage: float | None = None
     tokens: Sequence[Token] = ()
+    reasoning: str = ""
+    reasoning_tokens: Sequence[Token] = ()
 
 
 @dataclass(frozen=True)
@@ -159,7 +162,8 @@ def largest_of(items: Sequence[Item], tint: str) -> float:
     values = (
         abs(value)
         for item in items
-        for token in getattr(item, "tokens", ())
+        for name in ("tokens", "reasoning_tokens")
+        for token in getattr(item, name, ())
         if (value := getattr(token, field)) is not None
     )
     return max(values, default=0.0)

@@ -31,6 +31,8 @@ MORE_LINES = 200
 MESSAGE_LINES = 400
 CHUNK_CHARS, ARGUMENT_CHARS, RESULT_CHARS = 30_000, 2_000, 1_200
 """Characters laid out at first; each "more" adds a chunk, about 30 ms of work."""
+REASONING_INDENT = 14.0
+"""Indentation of reasoning behind its line, in pixels."""
 _ROLE_ICONS = {"system": "message-square-text", "user": "user-round", "assistant": "bot"}
 _LINE = {"body": 20.0, "mono": 18.0, "label": 18.0}
 
@@ -78,13 +80,17 @@ class Block:
 
 @dataclass
 class Row:
-    """Item laid out: height, text blocks, frame, and position of the "more" link."""
+    """Item laid out: height, text blocks, frame, and positions of the header of the reasoning and
+    of the "more" link."""
 
     item: Item
     height: float = 0.0
     blocks: list[Block] = field(default_factory=list)
     frame: QRectF | None = None
     separator_y: float = 0.0
+    fold: QRectF | None = None
+    fold_words: str = ""
+    unfolded: bool = False
     more: QRectF | None = None
     more_words: str = ""
     chips_y: float = 0.0
@@ -113,13 +119,14 @@ def estimate(item: Item, width: float) -> float:
     count = sum(len(t.text) for t in item.tokens) or len(getattr(item, "text", ""))
     if isinstance(item, ToolCall):
         return 74.0 + 18.0 * min(RESULT_LINES, len(item.result) // 80 + 1)
-    return 40.0 + 20.0 * max(1, count * 7 / max(80.0, width))
+    head = 66.0 if item.reasoning or item.reasoning_tokens else 40.0
+    return head + 20.0 * max(1, count * 7 / max(80.0, width))
 
 
-def lay_out_row(item: Item, looks: Looks, shown_lines: int) -> Row:
-    """Lay out an item; `shown_lines` is the number of lines unfolded of a long text, `looks` has
-    width and token colours."""
-    row = Row(item)
+def lay_out_row(item: Item, looks: Looks, shown_lines: int, reasoning: bool = False) -> Row:
+    """Lay out an item; `shown_lines` is the number of lines unfolded of a long text, `reasoning`
+    unfolds the reasoning of a message, `looks` has width and token colours."""
+    row = Row(item, unfolded=reasoning)
     if isinstance(item, Message):
         _message(row, item, looks, shown_lines)
     elif isinstance(item, ToolCall):
@@ -132,24 +139,53 @@ def lay_out_row(item: Item, looks: Looks, shown_lines: int) -> Row:
 def _message(row: Row, item: Message, looks: Looks, shown: int) -> None:
     y = 30.0 if item.title else 8.0
     left = looks.indent
+    y, left_out = _reasoning(row, item, looks, shown, y)
     if item.tokens or item.text:
         padding = 10.0 if item.role == "user" else 0.0
         width = looks.width - left - 2 * padding
         if item.tokens:
             block = _token_block(item.tokens, "body", width, looks)
-            left_out = 0
         else:
-            words, left_out = shown_part(
+            words, hidden = shown_part(
                 item.text, MESSAGE_LINES + shown, chars_at(shown, CHUNK_CHARS)
             )
+            left_out += hidden
             block = _block(words, "body", width, "muted" if item.role == "system" else "text")
         block.at = QPointF(left + padding, y + padding)
         row.blocks.append(block)
         if padding:
             row.frame = QRectF(left, y, looks.width - left, block.height + 2 * padding)
         y += block.height + 2 * padding
-        y = _more(row, y, left, left_out)
+    y = _more(row, y, left, left_out)
     row.height = y + 10.0
+
+
+def _reasoning(row: Row, item: Message, looks: Looks, shown: int, y: float) -> tuple[float, int]:
+    """Lay out the reasoning of a message below its header, or an empty block if it is folded;
+    returns the position below it, and the number of lines left out."""
+    if not (item.reasoning or item.reasoning_tokens):
+        return y, 0
+    left, left_out = looks.indent, 0
+    count = len(item.reasoning_tokens)
+    row.fold_words = (
+        f"Reasoning \u00b7 {formatting.plural(count, 'token')}" if count else "Reasoning"
+    )
+    row.fold = QRectF(left - 2, y, paint.text_width(row.fold_words, "label", 500) + 26, 24)
+    y += 24.0
+    width = looks.width - left - REASONING_INDENT
+    if not row.unfolded:
+        block = _block("", "body", width, "muted")
+        block.height = 0.0
+    elif item.reasoning_tokens:
+        block = _token_block(item.reasoning_tokens, "body", width, looks, "muted")
+    else:
+        words, left_out = shown_part(
+            item.reasoning, MESSAGE_LINES + shown, chars_at(shown, CHUNK_CHARS)
+        )
+        block = _block(words, "body", width, "muted")
+    block.at = QPointF(left + REASONING_INDENT, y)
+    row.blocks.append(block)
+    return y + block.height + (8.0 if row.unfolded else 2.0), left_out
 
 
 def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
@@ -208,7 +244,9 @@ def _block(words: str, style: str, width: float, tone: str) -> Block:
     return Block(layout, QPointF(), run_layout(layout, style, width))
 
 
-def _token_block(tokens: Sequence[Token], style: str, width: float, looks: Looks) -> Block:
+def _token_block(
+    tokens: Sequence[Token], style: str, width: float, looks: Looks, tone: str = "text"
+) -> Block:
     words, starts = join_tokens(tokens)
     layout = new_layout(words, style)
     formats, index = [], 0
@@ -222,7 +260,7 @@ def _token_block(tokens: Sequence[Token], style: str, width: float, looks: Looks
             end += 1
         stop = starts[end] if end < len(tokens) else len(words)
         form = QTextCharFormat()
-        form.setForeground(theme().color("text"))
+        form.setForeground(theme().color("text" if key[0] else tone))
         if key[0] is not None:
             form.setBackground(theme().color(key[0]))
         if key[1]:
@@ -279,6 +317,8 @@ def paint_row(painter: QPainter, row: Row, looks: Looks, focused: bool) -> None:
         _paint_message_head(painter, row, item, looks)
     if focused:
         painter.fillRect(QRectF(-10, 2, 3, row.height - 6), theme().color("accent"))
+    if row.fold is not None:
+        _paint_reasoning(painter, row, row.fold)
     for block in row.blocks:
         block.layout.draw(painter, block.at)
     if row.more is not None:
@@ -301,6 +341,18 @@ def _paint_message_head(painter: QPainter, row: Row, item: Message, looks: Looks
         rest = QRectF(x, 6, looks.width - x, 20)
         tone = "accent" if item.advantage > 0 else "bad" if item.advantage < 0 else "faint"
         paint.text(painter, rest, formatting.signed(item.advantage), tone, "label", 600)
+
+
+def _paint_reasoning(painter: QPainter, row: Row, fold: QRectF) -> None:
+    """Draw the header of the reasoning, and the line at its left if it is unfolded."""
+    icon = "chevron-down" if row.unfolded else "chevron-right"
+    paint.icon(painter, QPointF(fold.left(), fold.top() + 5), icon, "muted", 14)
+    words = fold.adjusted(20, 0, 0, 0)
+    paint.text(painter, words, row.fold_words, "muted", "label", 500, elide=False)
+    if row.unfolded:
+        block = row.blocks[0]
+        line = QRectF(fold.left() + 8, fold.bottom() + 1, 1, block.height - 2)
+        painter.fillRect(line, theme().color("border-strong"))
 
 
 def _paint_tool_frame(painter: QPainter, row: Row, item: ToolCall, frame: QRectF) -> None:

@@ -16,22 +16,25 @@ def pattern_of(quote: str) -> re.Pattern[str] | None:
 
 
 def texts_of(item: Item) -> list[str]:
-    """Texts displayed by a row, such as arguments and result of a tool call; empty for notes."""
+    """Texts displayed by a row, in the order of its blocks, such as arguments and result of a tool
+    call; empty for notes."""
     if isinstance(item, (Note, Outcome)):
         return []
     tokens_text = "".join(token.text for token in item.tokens)
     if isinstance(item, Message):
-        return [tokens_text or item.text]
+        reasoning = "".join(token.text for token in item.reasoning_tokens) or item.reasoning
+        return [*([reasoning] if reasoning else []), tokens_text or item.text]
     return [tokens_text or item.arguments, item.result]
 
 
 class Found(NamedTuple):
-    """Location of a passage: its row, and the number of lines and characters that must be laid
-    out to show it."""
+    """Location of a passage: its row, the number of lines and characters that must be laid out to
+    show it, and the block of text in the row."""
 
     row: int
     lines: int = 0
     chars: int = 0
+    block: int = 0
 
 
 def find_row(items: Sequence[Item], quote: str) -> Found:
@@ -40,10 +43,10 @@ def find_row(items: Sequence[Item], quote: str) -> Found:
     pattern = pattern_of(quote)
     if pattern is not None:
         for row, item in enumerate(items):
-            for text in texts_of(item):
+            for block, text in enumerate(texts_of(item)):
                 shown = plain(text)
                 if found := pattern.search(shown):
                     end = found.end()
                     lines = break_long_lines(shown[:end]).count("\n") + 1
-                    return Found(row, lines, end)
+                    return Found(row, lines, end, block)
     return Found(-1)

@@ -25,21 +25,12 @@ from studio.widgets.painting import paint
 from studio.widgets.text.tooltip import Tip
 from studio.widgets.transcript.hits import HitCursor, Patterns, kind_of
 from studio.widgets.transcript.items import TINTS, Item, largest_of
-from studio.widgets.transcript.layout import (
-    CHUNK_CHARS,
-    MORE_LINES,
-    Looks,
-    Row,
-    estimate,
-    lay_out_row,
-    paint_row,
-)
+from studio.widgets.transcript.layout import Looks, Row, estimate, lay_out_row, paint_row
 from studio.widgets.transcript.passage import find_row, pattern_of
 from studio.widgets.transcript.token_tooltip import token_tip
+from studio.widgets.transcript.unfolded import Unfolded
 
 WIDEST_PX = 760.0
-FARTHEST_LINES, FARTHEST_CHARS = 4_000, 300_000
-"""Limit within which a passage of a long message is laid out; beyond it, only its row is shown."""
 FAINT = 0.45
 """Opacity of an excluded trajectory."""
 _MARGIN = 24.0
@@ -63,7 +54,7 @@ class Transcript(QAbstractScrollArea):
         self._rows: dict[int, Row] = {}
         self._heights: list[float] = []
         self._tops: list[float] = [0.0]
-        self._shown_lines: dict[int, int] = {}
+        self._unfolded = Unfolded()
         self._tint, self._largest_advantage = "advantage", 0.0
         self._largest = 1.0
         self._indent = 0.0 if compact else 22.0
@@ -91,7 +82,7 @@ class Transcript(QAbstractScrollArea):
         self._items = tuple(items)
         self._token = None
         if not keep_place:
-            self._shown_lines.clear()
+            self._unfolded.clear()
             self._focused, self._passage = -1, None
         self._largest_advantage = largest
         self._largest = self._scale()
@@ -130,11 +121,11 @@ class Transcript(QAbstractScrollArea):
 
     def show_passage(self, quote: str) -> bool:
         """Scroll to the first row with a passage and mark it; False if there is none."""
-        row, lines, chars = find_row(self._items, quote)
+        row, lines, chars, block = find_row(self._items, quote)
         if row < 0:
             return False
         self._passage = pattern_of(quote)
-        self._unfold(row, lines, chars)
+        self._unfold(row, block, lines, chars)
         self._focused = row
         self._show_marked()
         return True
@@ -156,7 +147,7 @@ class Transcript(QAbstractScrollArea):
         hit = self._hits.step(by, self._focused)
         if hit is None:
             return
-        self._unfold(hit.row, hit.lines, hit.chars)
+        self._unfold(hit.row, hit.block, hit.lines, hit.chars)
         self.focus_row(hit.row)
         for rects in self._hit_rects(hit.row)[hit.block : hit.block + 1]:
             self._scroll_to(hit.row, rects[hit.nth : hit.nth + 1])
@@ -176,12 +167,19 @@ class Transcript(QAbstractScrollArea):
             top = self._tops[index] + rects[0].top() if rects else self._tops[index]
             self.verticalScrollBar().setValue(round(top - self.viewport().height() / 3))
 
-    def _unfold(self, row: int, lines: int, chars: int) -> None:
-        """Lay out at least this much of a long text, unless it is too far away."""
-        if lines <= FARTHEST_LINES and chars <= FARTHEST_CHARS:
-            chunks = max(-(-lines // MORE_LINES), -(-chars // CHUNK_CHARS))
-            self._shown_lines[row] = max(self._shown_lines.get(row, 0), MORE_LINES * chunks)
+    def _unfold(self, row: int, block: int, lines: int, chars: int) -> None:
+        """Lay out at least this much of a block of text, and its reasoning if it is that."""
+        self._unfolded.reach(row, lines, chars)
+        if block == 0 and self._row(row).fold is not None:
+            self._unfolded.show_reasoning(row)
         self._rows.pop(row, None)
+
+    def toggle_reasoning(self) -> None:
+        """Show or fold the reasoning of the focused row; if it has none, of all rows."""
+        every = [n for n, item in enumerate(self._items) if getattr(item, "reasoning", "")]
+        self._unfolded.toggle_reasoning([self._focused] if self._focused in every else every)
+        self._rows.clear()
+        self.viewport().update()
 
     def _show_marked(self) -> None:
         """Scroll the marked passage to a third of the height."""
@@ -239,7 +237,8 @@ class Transcript(QAbstractScrollArea):
     def _row(self, index: int) -> Row:
         row = self._rows.get(index)
         if row is None:
-            row = lay_out_row(self._items[index], self._looks(), self._shown_lines.get(index, 0))
+            unfolded = self._unfolded.lines(index), self._unfolded.shows_reasoning(index)
+            row = lay_out_row(self._items[index], self._looks(), *unfolded)
             self._rows[index] = row
         return row
 
@@ -282,10 +281,8 @@ class Transcript(QAbstractScrollArea):
         return index if 0 <= index < len(self._items) else -1
 
     def _in_row(self, index: int, point: QPointF) -> QPointF:
-        return QPointF(
-            point.x() - self._left(),
-            point.y() + self.verticalScrollBar().value() - self._tops[index],
-        )
+        top = self._tops[index] - self.verticalScrollBar().value()
+        return point - QPointF(self._left(), top)
 
     def _token_under(self, point: QPointF) -> Place | None:
         index = self._row_at(point.y())
@@ -338,7 +335,7 @@ class Transcript(QAbstractScrollArea):
             self.row_focused.emit(index)
 
     def _open_more(self, index: int) -> None:
-        self._shown_lines[index] = self._shown_lines.get(index, 0) + MORE_LINES
+        self._unfolded.more(index)
         self._rows.pop(index, None)
         self._settle()
         self.viewport().update()
@@ -405,11 +402,13 @@ class Transcript(QAbstractScrollArea):
         index = self._row_at(event.position().y())
         if index < 0:
             return
-        more = self._row(index).more
-        if more is not None and more.contains(self._in_row(index, event.position())):
+        row, inside = self._row(index), self._in_row(index, event.position())
+        if row.more is not None and row.more.contains(inside):
             self._open_more(index)
             return
         self._focused, self._passage = index, None
+        if row.fold is not None and row.fold.contains(inside):
+            self.toggle_reasoning()
         self.row_focused.emit(index)
         self.viewport().update()
 

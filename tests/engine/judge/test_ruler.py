@@ -16,6 +16,7 @@ from engine.judge.scoring import judge_group
 from engine.protocol.config.project import JudgeConfig
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records.judging import PART, Verdict
+from engine.protocol.records.runs import Trajectory
 from engine.storage.run_folder.run import Run
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.conftest import JudgeHarness, graded_group, group
@@ -327,3 +328,32 @@ def test_api_key_is_written_to_no_file(harness: JudgeHarness) -> None:
     for file in harness.folder.rglob("*"):
         if file.is_file():
             assert b"sk-secret-123" not in file.read_bytes(), file
+
+
+def with_reasoning(*thoughts: str) -> list[Trajectory]:
+    """Graded trajectories whose last answer follows these reasonings."""
+    found = []
+    for one, thought in zip(graded_group(0.5, 0.5), thoughts, strict=True):
+        *start, last = one.messages
+        messages = [*start, last.model_copy(update={"reasoning": thought})]
+        found.append(one.model_copy(update={"messages": messages}))
+    return found
+
+
+def test_reasoning_is_shown_to_the_judge_unless_turned_off(harness: JudgeHarness) -> None:
+    thinking = with_reasoning("first idea", "second idea")
+    harness.run(lambda ruler, run: ruler.judge(thinking))
+    (shown,) = harness.script.asked
+    prompt = shown["messages"][-1]["content"]
+    assert "(reasoning) first idea" in prompt
+    assert "(reasoning) second idea" in prompt
+    harness.run(lambda ruler, run: ruler.judge(thinking), show_reasoning=False)
+    _, hidden = harness.script.asked
+    assert "idea" not in str(hidden["messages"])
+
+
+def test_same_messages_without_reasoning_are_not_billed_twice(harness: JudgeHarness) -> None:
+    settings = {"show_reasoning": False}
+    harness.run(lambda ruler, run: ruler.judge(with_reasoning("a", "b")), **settings)
+    harness.run(lambda ruler, run: ruler.judge(with_reasoning("c", "d")), **settings)
+    assert len(harness.script.asked) == 1

@@ -12,6 +12,7 @@ from engine.hardware.memory_plan import vram_plan
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.validation import config_problems
 from engine.protocol.problems import Problem
+from engine.protocol.records.chat_format import ChatFormatFacts, chat_format_checks
 from engine.protocol.records.choices import ModelInfo, Sample
 from engine.protocol.records.demonstrations import Demonstrations, SelectDemonstrations, Selection
 from engine.protocol.records.forecast import Forecast, JudgeForecast
@@ -105,6 +106,11 @@ class FakeProjects:
         """Runs whose trajectories were selected as demonstrations."""
         self.edits: list[tuple[str, dict[str, Any]]] = []
         """Values of edit requests with the project's path."""
+        self.chat_format: ChatFormatFacts | None = ChatFormatFacts(
+            syntax="qwen3", shows_tools=True, parallel=True, reasons=True,
+            keeps_reasoning="tool_cycle", switch="enable_thinking", variables=("enable_thinking",),
+        )  # fmt: skip
+        """Chat format of every model; None: no model is on this machine."""
         self.forecasts: list[dict[str, Any]] = []
         """Unsaved values of each forecast request."""
 
@@ -112,6 +118,7 @@ class FakeProjects:
         return [
             ("/doctor", self._doctor),
             ("/models", self._models),
+            ("/models/checks", self._model_checks),
             ("/backends", self._backends),
             ("/samples", self._samples),
             ("/projects", self._projects, "GET", "POST"),
@@ -248,6 +255,14 @@ class FakeProjects:
         ]
         page = [i.model_dump(mode="json") for i in items[offset : offset + limit]]
         return JSONResponse({"total": len(rows), "items": page})
+
+    async def _model_checks(self, request: Request) -> list[Check]:
+        values = json.loads(request.query_params.get("values", "{}"))
+        view = self.projects[request.query_params["path"]]
+        config = ProjectConfig.model_validate(_nested(view.config, values))
+        if self.chat_format is None:
+            return []
+        return chat_format_checks(self.chat_format, config.model, bool(view.agent_tools))
 
     async def _forecast(self, request: Request) -> Forecast:
         values = json.loads(request.query_params.get("values", "{}"))

@@ -29,6 +29,7 @@ from engine.storage.run_db.writer import trajectory_rows
 from tests.studio.fakes.judge import call_of, verdicts_of
 from tests.studio.fakes.labels import FakeLabels, call_label_route
 from tests.studio.fakes.projects import refusal
+from tests.studio.fakes.reasoned import with_reasoning
 from tests.studio.fakes.review import queue_of
 from tests.studio.fakes.rows import matching
 from tests.studio.fakes.simulated_run import Made, whole
@@ -42,6 +43,8 @@ class FakeReading:
         self.asked: list[TrajectoryQuery] = []
         self.curves_asked: list[CurveQuery] = []
         self.previews = 0
+        self.reasons = False
+        """Whether trajectories have reasoning."""
 
     def routes(self) -> list[tuple[str, Callable[..., Any], str]]:
         return [
@@ -107,7 +110,12 @@ class FakeReading:
     async def _trajectory(self, request: Request) -> Any:
         rows = self.runs[request.path_params["run"]].trajectories
         row = next((r for r in rows if r.id == request.path_params["id"]), None)
-        return whole(row) if row else refusal(404, "trajectory.missing", "No such trajectory.")
+        return (
+            self._whole(row) if row else refusal(404, "trajectory.missing", "No such trajectory.")
+        )
+
+    def _whole(self, row: TrajectorySummary) -> Trajectory:
+        return with_reasoning(whole(row)) if self.reasons else whole(row)
 
     async def _groups(self, request: Request) -> Response:
         query = TrajectoryQuery.model_validate(await request.json())
@@ -134,7 +142,7 @@ class FakeReading:
         group = next(g for g in made.groups if (g.split, g.step, g.group) == key)
         rows = [r for r in made.trajectories if (r.split, r.step, r.group) == key]
         rows.sort(key=lambda row: row.index)
-        siblings = [whole(row).model_dump(mode="json") for row in rows]
+        siblings = [self._whole(row).model_dump(mode="json") for row in rows]
         verdicts = [v for row in rows for v in verdicts_of(made.spec, row, len(rows))]
         labels = self.labels[made.spec.id].labels(*key)
         return JSONResponse(

@@ -24,10 +24,12 @@ from studio.pages.trajectories.reader.transcript_rows import (
     items_of,
     outline_of,
     ranks,
+    split_reasoning,
 )
 from studio.store.runs.state import RunState
 from studio.widgets.charts.grid.chart_grid import GAP, LEAST_HEIGHT, columns_for, places, stacked
-from studio.widgets.transcript.items import Message, Outcome, ToolCall
+from studio.widgets.transcript.items import Message, Note, Outcome, Token, ToolCall
+from tests.studio.fakes.reasoned import with_reasoning
 from tests.studio.fakes.simulated_run import SMALL, Simulation, whole
 
 
@@ -214,3 +216,52 @@ def test_sections_start_below_the_view_with_visible_heading(width: int, columns:
     every = [*main, *headings, *others[0], *others[1]]
     for first in every:
         assert not any(first.intersects(other) for other in every if other is not first)
+
+
+def test_reasoning_is_split_from_the_tokens_of_the_answer(simulation: Simulation) -> None:
+    record = with_reasoning(whole(simulation.made.trajectories[0]))
+    items = items_of(record)
+    turns = [item for item in items if isinstance(item, Message) and item.role == "assistant"]
+    assert [len(t.reasoning_tokens) + len(t.tokens) for t in turns] == [
+        len(tokens) for tokens in completions(record)
+    ]
+    for turn in turns:
+        thought = "".join(token.text for token in turn.reasoning_tokens)
+        assert thought.startswith("<think>\n")
+        assert thought.endswith("\n</think>")
+        assert not turn.tokens[0].text.isspace()
+        assert "</think>" not in "".join(token.text for token in turn.tokens)
+
+    unaligned = record.model_copy(update={"branches": []})
+    texts = [item.reasoning for item in items_of(unaligned) if isinstance(item, Message)]
+    assert texts == [one.reasoning for one in record.messages if one.role != "tool"]
+
+
+@pytest.mark.parametrize(
+    ("pieces", "reasoning", "content", "count"),
+    [
+        (["<think>", "why", "</think>", " The", " end"], "why", "The end", 3),
+        (["why", "\n</think>\n\n", "<tool_call>", "x"], "why", "", 2),
+        (["<analysis>", "why", "<end>", "<final>", "So"], "why", "So", 4),
+        (["why", " so"], "why so", "", 2),
+        (["other", "text"], "why", "text", 0),
+        (["a", "b"], "", "ab", 0),
+    ],
+)
+def test_reasoning_ends_before_the_answer(
+    pieces: list[str], reasoning: str, content: str, count: int
+) -> None:
+    tokens = [Token(piece) for piece in pieces]
+    thoughts, rest = split_reasoning(tokens, reasoning, content)
+    assert (len(thoughts), len(rest)) == (count, len(pieces) - count)
+
+
+def test_new_branch_is_noted_where_it_starts_with_its_reason(simulation: Simulation) -> None:
+    items = items_of(with_reasoning(whole(simulation.made.trajectories[0])))
+    (row,) = [n for n, item in enumerate(items) if isinstance(item, Note)]
+    note, head = items[row], items[row + 1]
+    assert isinstance(note, Note)
+    assert isinstance(head, Message)
+    assert note.title == "New branch"
+    assert note.facts == "the chat template leaves out the reasoning of earlier answers"
+    assert head.title.endswith("response")

@@ -194,6 +194,7 @@ TRUST = (
 WATCH = (
     Line("watch/addresses_judge", "address the judge", "plot-5"),
     Line("watch/repetition", "repeated phrases", "plot-3"),
+    Line("malformed_calls", "malformed tool calls", "plot-4"),
 )
 RATE, ROWS = (Line("lr", "rate", "plot-7"),), (Line("rows/sample", "rollouts", "plot-1"),)
 
@@ -243,9 +244,9 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         "watch",
         "Suspicious rollouts",
         lines("Suspicious rollouts", WATCH, percent),
-        ("watch/addresses_judge", "watch/repetition", "watch/tool_calls"),
+        ("watch/addresses_judge", "watch/repetition", "watch/tool_calls", "malformed_calls"),
         "Reward quality",
-        "Share of rollouts that address the judge, or repeat phrases",
+        "Share of rollouts that address the judge, repeat phrases, or write malformed tool calls",
     ),
     ChartSpec(
         "ratio",

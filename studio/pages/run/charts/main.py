@@ -269,6 +269,18 @@ def _length(link: ChartLink) -> tuple[ChartCard, Fill]:
     return card, fill
 
 
+def _reasoning(link: ChartLink) -> tuple[ChartCard, Fill]:
+    card = ChartCard("Reasoning length", link)
+    line = card.add_line("mean", "plot-3", in_legend=False, form=formatting.short)
+
+    def fill(run: RunModel) -> None:
+        line.set_data(*run.series("tokens/reasoning_mean"))
+        last = last_of(run, "tokens/reasoning_mean")
+        card.set_last(f"{last:,.0f} tokens" if last is not None else "")
+
+    return card, fill
+
+
 def _highest(run: RunModel, name: str) -> float | None:
     _, values = run.series(name)
     return float(np.nanmax(values)) if len(values) else None
@@ -300,6 +312,9 @@ MAIN = (
         "speed", "Speed", _speed, ("tokens_per_s/sample", "tokens_per_s/train", "time_s/step")
     ),
     ChartSpec("length", "Completion length", _length, ("tokens/completion_mean", "truncated")),
+    ChartSpec(
+        "reasoning", "Reasoning length", _reasoning, ("tokens/reasoning_mean",), needs="reasoning"
+    ),
     ChartSpec("script", "Script metrics", _script, ("script/*",), needs="script"),
 )
 CHARTS: tuple[ChartSpec, ...] = (*MAIN, *DIAGNOSTICS)

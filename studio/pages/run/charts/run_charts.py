@@ -46,6 +46,7 @@ class RunCharts(ChartGrid):
             "judge": judged,
             "criteria": any(one.criteria for one in self._session.run.state.validations),
             "script": kind == "outside",
+            "reasoning": "tokens/reasoning_mean" in series,
         }
         made = frozenset(need for need, has in needs.items() if has), kind == "sft", returned
         if made != (self._has, self.supervised, self._returned):

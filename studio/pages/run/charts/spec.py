@@ -23,8 +23,9 @@ class BoundChart:
     fill: Fill
 
 
-Need = Literal["judge", "criteria", "script"]
-"""A judge; a rubric with weighted criteria; training by an external script."""
+Need = Literal["judge", "criteria", "script", "reasoning"]
+"""A judge; a rubric with weighted criteria; training by an external script; reasoning in
+answers."""
 Maker = Callable[[ChartLink], tuple[ChartCard, Fill]]
 
 

@@ -19,8 +19,10 @@ from studio.widgets.forms.form_fields import (
     Field,
     NumberField,
     SpinField,
+    TableField,
     TextField,
     ToggleField,
+    table_words,
 )
 
 BACKEND = frozenset(
@@ -56,6 +58,8 @@ VARIANTS = {
         ("none", "none"),
     ),
 }
+TABLES = ("model.template_variables",)
+"""Keys of tables that are edited as one line of text."""
 SECTIONS = {"sft": "SFT"}
 LABELS = {
     "lr": "Learning rate",
@@ -85,7 +89,7 @@ class FieldSpec:
 
 def specs(model: type[BaseModel] = ProjectConfig, prefix: str = "") -> Iterator[FieldSpec]:
     """Yield every editable setting of a config class, sections included; `prefix` begins their keys
-    (the class's own key and a dot). Lists and tables are left out; they are edited in
+    (the class's own key and a dot). Lists and most tables are left out; they are edited in
     project.toml."""
     for name, info in model.model_fields.items():
         key = f"{prefix}{name}"
@@ -95,7 +99,7 @@ def specs(model: type[BaseModel] = ProjectConfig, prefix: str = "") -> Iterator[
             yield FieldSpec(f"{key}.kind", label_of(name), help, VARIANTS[key], first)
         elif isinstance(kind, type) and issubclass(kind, BaseModel):
             yield from specs(kind, f"{key}.")
-        elif _editable(kind):
+        elif key in TABLES or _editable(kind):
             yield _spec(key, info)
 
 
@@ -146,6 +150,8 @@ def _editable(kind: Any) -> bool:
 
 def make_field(spec: FieldSpec) -> Field:
     """Build the editor for the type of a field."""
+    if spec.key in TABLES:
+        return TableField(spec.label, "name = value")
     if isinstance(spec.type, tuple):
         return ChoiceField(spec.label, spec.type)
     if get_origin(spec.type) is Literal:
@@ -192,4 +198,6 @@ def usual_values(config: ProjectConfig) -> ProjectConfig:
 
 def shown(value: Any) -> str:
     """Format the value of a setting in a few characters."""
+    if isinstance(value, dict):
+        return table_words(value)
     return f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")

@@ -10,6 +10,7 @@ from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
 from engine.protocol.records.choices import ModelInfo
 from engine.protocol.records.machine.backends import BackendFacts
+from engine.protocol.records.machine.hardware import Check
 from engine.protocol.records.runs import ProjectView
 from studio.pages.setup.form.advanced import AdvancedFold
 from studio.pages.setup.form.backend import BackendCard
@@ -47,6 +48,8 @@ class ChoicesForm(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._models: list[ModelInfo] = []
+        self._model_checks: list[Check] = []
+        self._problems: Sequence[Problem] = ()
         self._config: ProjectConfig | None = None
         self._path = ""
         """Path of the project shown."""
@@ -207,6 +210,13 @@ class ChoicesForm(QWidget):
         self._models = list(models)
         self._show_model()
 
+    def show_model_checks(self, checks: Sequence[Check]) -> None:
+        """Show the first check of the model, its chat format, at the model; the preflight has
+        all."""
+        self._model_checks = list(checks)
+        self._show_model()
+        self.show_problems(self._problems)
+
     def show_project(self, view: ProjectView, command: str) -> None:
         """Fill the form and show the shell `command` that trains the project; an invalid project
         keeps the previous values."""
@@ -282,6 +292,7 @@ class ChoicesForm(QWidget):
             "judge": self._fourth,
             "rubric": self._fourth,
         }
+        self._problems = problems
         for problem in problems:
             key = problem.where.split(":")[0]
             if key in self._advanced.keys:
@@ -328,7 +339,13 @@ class ChoicesForm(QWidget):
         self._model.set_choices(choices)
         self._model.set_value(name)
         rank = self._config.model.rank
-        self._first.say(f"Adapter of rank {rank}, {self._config.model.dtype} precision")
+        words = f"Adapter of rank {rank}, {self._config.model.dtype} precision"
+        if self._model_checks:
+            first = self._model_checks[0]
+            tone = "faint" if first.state == "good" else first.state
+            self._first.say(f"{words} · {first.name}: {first.words}", tone)
+        else:
+            self._first.say(words)
         known = next((model for model in self._models if model.name == name), None)
         if known is not None and known.problem is not None:
             self._first.say(known.problem.message, "bad")

@@ -1,11 +1,13 @@
 """Preflight panel of Setup: memory, time, baseline, checks, and Train."""
 
+from collections.abc import Sequence
+
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.records.forecast import Forecast, JudgeForecast
-from engine.protocol.records.machine.hardware import VramPlan
+from engine.protocol.records.machine.hardware import Check, VramPlan
 from engine.protocol.records.runs import Interval
 from studio.pages.page import scrolled
 from studio.pages.setup.preflight.drawings import (
@@ -19,7 +21,7 @@ from studio.pages.setup.preflight.gpu_memory import CardMemory
 from studio.pages.setup.preflight.strip import PreflightStrip
 from studio.text import formatting
 from studio.widgets.cards.card import Card
-from studio.widgets.cards.check_line import CheckLine
+from studio.widgets.cards.check_line import CheckLine, CheckNote
 from studio.widgets.cards.facts import Fact, FactRow
 from studio.widgets.controls.buttons import Button
 from studio.widgets.layouts import STRETCH, add, vbox
@@ -52,6 +54,7 @@ class Preflight(QWidget):
         self._advice = Text("", "label", 400, "muted", wrap=True)
         self._measure = Button("Measure", "outlined", icon="ruler", height=28)
         self._checks: list[CheckLine] = []
+        self._model_checks: list[CheckNote] = []
         self._train = Button("Train", "primary", icon="play", height=32)
         self._safe = Text("Closing this window does not stop training.", "caption", tone="faint")
         self._build()
@@ -130,6 +133,14 @@ class Preflight(QWidget):
         self._checks = [CheckLine(state, words) for state, words in checks]
         add(self._check_box, *self._checks)
 
+    def show_model_checks(self, checks: Sequence[Check]) -> None:
+        """Replace the checks of the model, such as its chat format."""
+        for note in self._model_checks:
+            self._model_box.removeWidget(note)
+            note.deleteLater()
+        self._model_checks = [CheckNote(c.state, c.name, c.words, c.hint) for c in checks]
+        add(self._model_box, *self._model_checks)
+
     def set_train(self, words: str, price: str, enabled: bool, why: str = "") -> None:
         """Set label, price and state of the Train button; `why`: the text below it."""
         self._train.set_words(words, price)
@@ -157,6 +168,8 @@ class Preflight(QWidget):
         add(card.body, *memory, 6, *[*baseline, self._measure], 4)
         self._check_box = vbox(spacing=2)
         card.body.addLayout(self._check_box)
+        self._model_box = vbox(spacing=2)
+        card.body.addLayout(self._model_box)
         self._tests_box = QVBoxLayout()
         card.body.addLayout(self._tests_box)
         inner = QWidget()

@@ -249,6 +249,11 @@ class ColumnsView(QWidget):
         person; no effect beyond either end."""
         self._rank(self._focus, self._focus + by)
 
+    def toggle_reasoning(self) -> None:
+        """Show or fold the reasoning in all columns."""
+        for column in self._columns:
+            column.transcript.toggle_reasoning()
+
     def next_divergence(self) -> int | None:
         """Scroll to the focused trajectory's next divergence from others, from the last one to the
         first; return its turn (from 1), or None if there is no divergence."""

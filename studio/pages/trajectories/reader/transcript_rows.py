@@ -1,6 +1,7 @@
 """Conversion of a trajectory to transcript rows; divergences in a group (pure functions)."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
@@ -19,6 +20,8 @@ from studio.widgets.tables.reward_bar import Part
 from studio.widgets.transcript.items import Item, Message, Note, Outcome, Token, ToolCall, plain
 from studio.widgets.transcript.passage import pattern_of
 
+END_MARK = re.compile(r"\s*</[a-z_]+>\s*")
+"""Closing tag of reasoning, such as </think>."""
 ICONS = {"search": "search", "find": "search", "read": "file-text", "mail": "mail", "email": "mail"}
 
 
@@ -86,9 +89,12 @@ def items_of(
     results = {m.tool_call_id: m.content for m in trajectory.messages if m.role == "tool"}
     items: list[Item] = []
     turn = 0
+    starts = _branch_starts(trajectory) if aligned else {}
     for message in trajectory.messages:
         if message.role == "assistant":
             turn += 1
+            if turn in starts:
+                items.append(starts[turn])
             tokens = sampled[turn - 1] if aligned else []
             last = turn == len(turns)
             row = _turn(message, turn, last, tokens, trajectory.advantage, results)
@@ -98,19 +104,33 @@ def items_of(
             items += [head, *row[1:]]
         elif message.role != "tool" and not (shared and turn == 0):
             items.append(Message(message.role, message.content, _role_title(message.role)))
-    for place, branch in enumerate(trajectory.branches[1:], 2):
-        items.append(Note(f"Branch {place}", branch_words(branch), "split"))
+    if not aligned:
+        items += [_branch_note(branch) for branch in trajectory.branches[1:]]
     if blind:
         return items
     end = outcome(trajectory, weights)
     return [*items, replace(end, facts="") if shared else end]
 
 
+def _branch_starts(trajectory: Trajectory) -> dict[int, Note]:
+    """Notes of new branches by the turn (from 1) that each begins with."""
+    found, turn = {}, 1
+    for place, branch in enumerate(trajectory.branches):
+        if place and branch.spans:
+            found[turn] = _branch_note(branch)
+        turn += len(branch.spans)
+    return found
+
+
+def _branch_note(branch: Branch) -> Note:
+    return Note("New branch", branch_words(branch), "split")
+
+
 def branch_words(branch: Branch) -> str:
     """Describe why a token sequence (branch) of a trajectory was started."""
     if branch.choice:
         return f"choice {branch.choice + 1} of one request (n > 1); all choices are trained on"
-    return "the chat template rewrote earlier messages"
+    return branch.reason or "the prompt does not continue an earlier one"
 
 
 def worth_words(reward: float) -> str:
@@ -133,8 +153,33 @@ def _turn(
     answer = last and not message.tool_calls
     title = f"Turn {turn}, response" if answer else f"Turn {turn}"
     facts = f"{len(tokens)} tokens" if tokens else ""
-    row = Message("assistant", message.content, title, facts, advantage, tokens)
+    thoughts, answer_tokens = split_reasoning(tokens, message.reasoning, message.content)
+    reasoning = "" if tokens and not thoughts else message.reasoning
+    row = Message(
+        "assistant", message.content, title, facts, advantage, answer_tokens, reasoning, thoughts
+    )
     return (row, *(_call(call, results) for call in message.tool_calls))
+
+
+def split_reasoning(
+    tokens: Sequence[Token], reasoning: str, content: str
+) -> tuple[list[Token], list[Token]]:
+    """Split the tokens of a response into those of its reasoning, with the marks around it, and the
+    rest. The first list is empty if the reasoning is not in their text."""
+    text, wanted = "".join(token.text for token in tokens), reasoning.strip()
+    start = text.find(wanted) if wanted else -1
+    if start < 0:
+        return [], list(tokens)
+    end = start + len(wanted)
+    answer = text.find(content.strip()[:200], end) if content.strip() else -1
+    mark = END_MARK.match(text, end)
+    cut = answer if answer >= 0 else mark.end() if mark else end
+    at = place = 0
+    while place < len(tokens) and at + len(tokens[place].text) <= cut:
+        at, place = at + len(tokens[place].text), place + 1
+    thoughts = list(tokens[:place])
+    thoughts[-1:] = [replace(last, text=last.text.rstrip("\n")) for last in thoughts[-1:]]
+    return thoughts, list(tokens[place:])
 
 
 def _call(call: dict[str, Any], results: dict[str | None, str]) -> ToolCall:

@@ -90,6 +90,16 @@ def test_trajectories_can_be_filtered_sorted_and_searched(tmp_path: Path) -> Non
     reader.close()
 
 
+def test_reasoning_is_searched_with_the_answer(tmp_path: Path) -> None:
+    thinking = Message(role="assistant", content="Lisbon", reasoning="The ferry is slower.")
+    row = trajectory(1, 0.5)
+    write(tmp_path / "run.db", row.model_copy(update={"messages": [*row.messages, thinking]}))
+    reader = RunReader(tmp_path / "run.db")
+    for text, total in (("ferry", 1), ("answer:ferry", 1), ("prompt:ferry", 0)):
+        assert reader.trajectories(TrajectoryQuery(filter=text)).total == total
+    reader.close()
+
+
 def test_group_advantages_are_copied_to_its_trajectories(tmp_path: Path) -> None:
     async def work() -> None:
         writer = RunWriter(tmp_path / "run.db", "run")

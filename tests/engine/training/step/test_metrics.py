@@ -3,7 +3,7 @@
 import pytest
 
 from engine.protocol.records.runs import Trajectory
-from engine.training.step.metrics import MOST_AGENT_METRICS, agent_metrics, rewards
+from engine.training.step.metrics import MOST_AGENT_METRICS, agent_metrics, rewards, rollout_counts
 
 
 def group(number: int, *values: float | None) -> list[Trajectory]:
@@ -44,3 +44,18 @@ def test_metrics_of_the_agent_are_averaged_over_those_that_have_them() -> None:
     found = agent_metrics(few)
     assert len(found) == MOST_AGENT_METRICS
     assert found["agent/z"] == 2.0
+
+
+def test_counts_of_the_gateway_are_means_and_shares_over_all_trajectories() -> None:
+    counts = [{"reasoning_tokens": 30.0, "malformed_calls": 2.0}, {"capped_calls": 5.0}, {}]
+    everyone = [
+        trajectory.model_copy(update={"metrics": metrics})
+        for trajectory, metrics in zip(group(0, 0.1, 0.2, 0.3), counts, strict=True)
+    ]
+    assert rollout_counts(everyone) == {
+        "tokens/reasoning_mean": 10.0,
+        "malformed_calls": pytest.approx(1 / 3),
+        "capped_calls": pytest.approx(1 / 3),
+    }
+    assert agent_metrics(everyone) == {}
+    assert rollout_counts(everyone[2:]) == {}

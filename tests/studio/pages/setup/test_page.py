@@ -10,7 +10,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.project import ModelConfig, ProjectConfig
+from engine.protocol.records.chat_format import ChatFormatFacts
 from studio.pages.setup.tabs.toml import NOT_SAVED, OUTDATED
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
@@ -247,5 +248,59 @@ def test_externally_changed_file_is_reported_and_can_be_loaded(
             tab._discard.click()
             assert tab.editor.toPlainText() == "# theirs\n"
             assert not tab.dirty
+
+    run(work())
+
+
+def test_chat_format_is_shown_at_the_model_and_in_the_preflight(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        async with setting_up(engine, qapp, tmp_path) as (_, setup):
+            words = "Qwen3 tool calls; reasoning kept until the next user message."
+            await until(lambda: words in setup._form._first._note.words())
+            (note,) = setup._preflight._model_checks
+            assert note.accessibleName() == f"Chat format: {words} , good".replace(" ,", ",")
+
+            engine.project_store.chat_format = ChatFormatFacts()
+            setup._ask_forecast()
+            await until(lambda: "No tool calls" in setup._form._first._note.words())
+            engine.project_store.chat_format = None
+            setup._ask_forecast()
+            await until(lambda: not setup._preflight._model_checks)
+            assert "Chat format" not in setup._form._first._note.words()
+
+    run(work())
+
+
+def test_settings_of_the_chat_format_are_edited_in_the_form(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        async with setting_up(engine, qapp, tmp_path) as (_, setup):
+            setup._form._advanced.unfold(True)
+            rows = setup._form._advanced.rows
+            for name in ("thinking", "keep_reasoning", "tool_syntax", "template_variables"):
+                help = rows[f"model.{name}"].field.editor.accessibleDescription()
+                assert (ModelConfig.model_fields[name].description or "?") in help
+
+            row = rows["model.template_variables"]
+            start_typing(row, "effort = high")
+            QTest.keyClick(row.field.editor, Qt.Key.Key_Return)
+            assert "texts in quotes" in row.problem()
+            start_typing(row, 'effort = "high", days = 3')
+            QTest.keyClick(row.field.editor, Qt.Key.Key_Return)
+            values = {"effort": "high", "days": 3}
+            await until(lambda: config_of(engine, "first").model.template_variables == values)
+            assert row.field.editor.text() == 'effort = "high", days = 3'
+            start_typing(row, "")
+            QTest.keyClick(row.field.editor, Qt.Key.Key_Delete)
+            QTest.keyClick(row.field.editor, Qt.Key.Key_Return)
+            await until(lambda: config_of(engine, "first").model.template_variables == {})
+
+            tools = rows["model.tool_syntax"].field
+            tools.set_value("hermes")
+            tools.edited.emit(tools.value())
+            await until(lambda: config_of(engine, "first").model.tool_syntax == "hermes")
 
     run(work())

@@ -1,11 +1,12 @@
 """Transcript view: plain text, virtual rows, token tints."""
 
+import re
 import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from PySide6.QtCore import QPoint, Qt
+from PySide6.QtCore import QPoint, QPointF, Qt
 from pytestqt.qtbot import QtBot
 
 from studio.widgets.transcript.items import (
@@ -172,3 +173,65 @@ def test_megabyte_lines_are_laid_out_in_chunks(qtbot: QtBot) -> None:
     assert shown_part("a\nb\nc", 2, 100) == ("a\nb", 1)
     assert shown_part("ab\ncd", 9, 3) == ("ab\n", 1)
     assert shown_part("x" * 9000, 400, 1000)[1] == 4
+
+
+def thinking_view(qtbot: QtBot) -> Transcript:
+    thought = "Dana lands late. " * 30
+    view = Transcript()
+    qtbot.addWidget(view)
+    view.resize(800, 600)
+    view.set_items(
+        [
+            Message("user", "When?", "User"),
+            Message("assistant", "At 15:10.", "Turn 1", reasoning=thought),
+            Message(
+                "assistant",
+                title="Turn 2",
+                tokens=[Token("At 16:10.")],
+                reasoning="why so",
+                reasoning_tokens=[Token("why"), Token(" so")],
+            ),
+        ]
+    )
+    view.show()
+    qtbot.waitExposed(view)
+    view.viewport().grab()
+    return view
+
+
+def shown_texts(view: Transcript, row: int) -> list[str]:
+    return [block.layout.text() for block in view._row(row).blocks]
+
+
+def test_reasoning_is_folded_until_its_header_is_clicked(qtbot: QtBot) -> None:
+    view = thinking_view(qtbot)
+    assert shown_texts(view, 1) == ["", "At 15:10."]
+    assert view._row(2).fold_words == "Reasoning · 2 tokens"
+    folded, fold = view._row(1).height, view._row(1).fold
+    assert fold is not None
+    centre = fold.center() + QPointF(view._left(), view._tops[1])
+    qtbot.mousePress(view.viewport(), Qt.MouseButton.LeftButton, pos=centre.toPoint())
+    assert shown_texts(view, 1)[0].startswith("Dana lands late.")
+    assert view._row(1).height > folded + 40
+    assert shown_texts(view, 2) == ["", "At 16:10."]
+    qtbot.mousePress(view.viewport(), Qt.MouseButton.LeftButton, pos=centre.toPoint())
+    assert view._row(1).height == folded
+
+
+def test_key_shows_the_reasoning_of_all_turns_or_of_the_focused_one(qtbot: QtBot) -> None:
+    view = thinking_view(qtbot)
+    view.toggle_reasoning()
+    assert shown_texts(view, 2) == ["why so", "At 16:10."]
+    view.focus_row(1)
+    view.toggle_reasoning()
+    assert [shown_texts(view, row)[0] for row in (1, 2)] == ["", "why so"]
+
+
+def test_hits_in_reasoning_unfold_it(qtbot: QtBot) -> None:
+    view = thinking_view(qtbot)
+    view.set_hits({"answer": re.compile("why|16:10")})
+    assert view.hit_count() == 2
+    view.next_hit()
+    assert shown_texts(view, 2) == ["why so", "At 16:10."]
+    assert view.show_passage("lands late")
+    assert shown_texts(view, 1)[0].startswith("Dana")

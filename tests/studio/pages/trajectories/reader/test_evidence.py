@@ -118,7 +118,7 @@ def test_raw_call_is_shown_shortened_and_copied_in_full(qtbot: QtBot) -> None:
 
 def test_passage_is_found_across_line_breaks_and_marked(qtbot: QtBot) -> None:
     items = [Row("user", "q"), ToolCall("read", "id=1", "a\nb\nTP  1041\nwas Moved", "ok")]
-    assert find_row(items, "tp 1041 was moved") == (1, 4, 22)
+    assert find_row(items, "tp 1041 was moved") == (1, 4, 22, 1)
     assert find_row(items, "nowhere").row == -1
     assert find_row(items, "  ").row == -1
     reader = Reader()
