@@ -37,7 +37,8 @@ PATHS = (
     "/outside", "/runs/x/outside/train", "/runs/x/outside/log", "/runs/x/outside/close",
     "/runs/x/hand_over", "/runs/x/bring_home", "/runs/x/send", "/runs/x/checkpoints/1/fetch",
     "/runs/x/trackers", "/runs/x/track", "/runs/x/repair", "/project/files",
-    "/models/here", "/models/search", "/models/facts", "/models/checks", "/models/downloads", "/models/delete",
+    "/models/here", "/models/search", "/models/facts", "/models/checks", "/models/downloads",
+    "/models/delete",
     "/judges/check", "/sweeps", "/sweeps/plan", "/sweeps/x", "/sweeps/x/events",
 )  # fmt: skip
 
