@@ -29,8 +29,10 @@ class Turn:
     """Messages of the request in canonical form."""
     returned: str
     """Assistant message returned to the agent, in canonical form."""
-    parts: list[str]
-    """Reasoning and content of the answer."""
+    reasoning: str
+    content: str
+    settings: str
+    """Tools and template variables of the request, in canonical form."""
     ended: bool
     """Whether the answer ended with a stop token."""
     branch: int
@@ -40,8 +42,6 @@ class Turn:
     """Tokens of the branch up to the end of this turn."""
     id: str = ""
     """Id of the completion, if completions are submitted separately."""
-    reasons: bool = False
-    """Whether the answer has reasoning."""
 
 
 @dataclass
@@ -63,6 +63,8 @@ class Prompt:
     tokens: list[int]
     text: str
     messages: list[str]
+    settings: str
+    """Tools and template variables of the request, in canonical form."""
     parent: Turn | None
     call: int
     """Number of the model call in the rollout, from 1."""
@@ -105,19 +107,26 @@ class Conversation:
         canonical, at = [_normal(message) for message in messages], self._seconds()
         places = reversed(range(len(messages)))
         parent = next((turn for n in places if (turn := self._turn(canonical, n))), None)
+        settings = json.dumps([tools, variables or {}], sort_keys=True)
         recorded = None
         if parent:
-            count = len(parent.messages) + 1
-            recorded = Recorded(parent.text, count, parent.ended, parent.parts)
+            recorded = Recorded(
+                text=parent.text,
+                messages=len(parent.messages) + 1,
+                ended=parent.ended,
+                reasoning=parent.reasoning,
+                content=parent.content,
+                same_settings=parent.settings == settings,
+            )
         found = await self._chat.prompt(messages, tools, most_tokens, recorded, variables)
         if parent and found.extends:
             before = self._branches[parent.branch].tokens[: parent.length]
             text = parent.text + found.text
-            return Prompt(before + found.tokens, text, canonical, parent, call, at)
+            return Prompt(before + found.tokens, text, canonical, settings, parent, call, at)
         reason = found.reason
-        if parent and parent.reasons and not reasoning_of(messages[len(parent.messages)]):
+        if parent and parent.reasoning and not reasoning_of(messages[len(parent.messages)]):
             reason = "the agent left out the reasoning of an earlier answer"
-        return Prompt(found.tokens, found.text, canonical, None, call, at, reason)
+        return Prompt(found.tokens, found.text, canonical, settings, None, call, at, reason)
 
     def record(
         self,
@@ -153,8 +162,9 @@ class Conversation:
             Turn(
                 messages=prompt.messages,
                 returned=_normal(message),
-                reasons=bool(reply.reasoning),
-                parts=[part for part in (reply.reasoning, reply.content) if part],
+                reasoning=reply.reasoning or "",
+                content=reply.content,
+                settings=prompt.settings,
                 ended=bool(sampled) and sampled[-1].token in self._chat.stops,
                 branch=number,
                 text=prompt.text + self._chat.decode([t.token for t in sampled]),

@@ -42,8 +42,10 @@ class Completion(BaseModel):
     """Natural logarithm, one per sampled token."""
     digest: str
     """Digest of the request's messages and the answer."""
-    parts: list[str]
-    """Reasoning and content of the answer."""
+    reasoning: str
+    content: str
+    settings: str
+    """Tools and template variables of the request, in canonical form."""
     text: str
     """Text after that of the parent, special tokens included."""
     temperature: float

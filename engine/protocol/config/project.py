@@ -37,8 +37,7 @@ class ModelConfig(Section):
     """Reasoning of earlier answers in later prompts: as the `template` has it (most leave it out
     after the next user message, as servers do), or `always`, which keeps a rollout one sequence."""
     tool_syntax: ToolSyntax = "auto"
-    """How the model writes tool calls: `auto` finds it out from the chat template; a name sets the
-    format."""
+    """Format of the model's tool calls; `auto` finds it out from the chat template."""
     template_variables: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Further values that the chat template reads, such as reasoning_effort."""
 

@@ -28,7 +28,11 @@ from engine.rollout.rendering.chat import reasoning_of
 
 Message = dict[str, Any]
 Block = dict[str, Any]
-STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+STOP_REASONS = {
+    "stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use",
+    "content_filter": "refusal",
+}  # fmt: skip
+"""Anthropic's stop_reason by OpenAI's finish_reason; a provider may send others."""
 ERRORS = {400: "invalid_request_error", 401: "authentication_error", 500: "api_error"}
 MOST_BLOCKS = 10_000
 SIGNATURE = "YXRlbGllcg=="
@@ -227,7 +231,7 @@ def _head(call: ModelCall) -> dict[str, Any]:
 
 
 def _stop(choice: Choice) -> dict[str, Any]:
-    reason = "stop_sequence" if choice.stopped else STOP_REASONS[choice.finish]
+    reason = "stop_sequence" if choice.stopped else STOP_REASONS.get(choice.finish, "end_turn")
     return {"stop_reason": reason, "stop_sequence": choice.stopped}
 
 

@@ -69,7 +69,7 @@ class Choice:
     """Prompt tokens that this choice adds to the usage of the call."""
     completion_tokens: int
     reasoning_tokens: int = 0
-    """Those of the completion tokens that are reasoning."""
+    """Completion tokens that are reasoning."""
     stopped: str | None = None
     """The stop string that ended it."""
     id: str = ""

@@ -97,12 +97,11 @@ class ChatFormat:
         self._renderer.close()
 
     def check(self) -> None:
-        """Render one greeting as a test. Raises ModelError if the template exceeds its limits; a
-        template that refuses a single greeting is accepted."""
+        """Render one greeting as a test, and find out what the template does. Raises ModelError if
+        it exceeds its limits; a template that refuses a single greeting is accepted."""
         try:
-            self._renderer.ask(
-                "render", messages=GREETING, tools=[], answer=True, variables=self._variables({})
-            )
+            self._renderer.ask("render", messages=GREETING, tools=[], answer=True, variables={})
+            self._describe()
         except RolloutError as error:
             if error.problem.code == "model.template_overran":
                 raise ModelError(error.problem) from error
@@ -110,8 +109,9 @@ class ChatFormat:
     @property
     def findings(self) -> Findings:
         """Behaviour of the template. Raises RolloutError if it exceeds a limit."""
-        if self._findings is not None:
-            return self._findings
+        return self._findings or self._describe()
+
+    def _describe(self) -> Findings:
         found = Findings(**self._renderer.ask("describe").head)
         if (chosen := self._model.tool_syntax) != "auto":
             found = found._replace(syntax=chosen)
@@ -120,10 +120,8 @@ class ChatFormat:
 
     async def described(self) -> Findings:
         """`findings`, without blocking the event loop."""
-        if self._findings is None:
-            await asyncio.to_thread(lambda: self.findings)
-        assert self._findings is not None
-        return self._findings
+        known = self._findings
+        return known if known is not None else await asyncio.to_thread(self._describe)
 
     def render(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]], answer: bool = True

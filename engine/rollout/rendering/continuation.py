@@ -25,8 +25,11 @@ class Recorded(NamedTuple):
     """Number of messages that they hold; the last is the answer."""
     ended: bool
     """Whether the answer ended with a stop token."""
-    parts: list[str]
-    """Reasoning and content of the answer, which the template must show."""
+    reasoning: str
+    content: str
+    """Text of the answer; the template must show it and the reasoning."""
+    same_settings: bool
+    """Whether they were rendered with the same tools and template variables."""
 
 
 class Continuation(NamedTuple):
@@ -41,7 +44,7 @@ class Tokens(NamedTuple):
     """Special tokens of a model, as text."""
 
     stops: list[str]
-    """Those that end an answer."""
+    """Tokens that end an answer."""
     special: list[str]
 
 
@@ -64,6 +67,9 @@ def continue_recorded(
         return Continuation(whole[len(recorded.text) :], extends=True)
     if (end := _end_without_blanks(whole, recorded.text)) is not None:
         return Continuation(whole[end:], extends=True)
+    if not recorded.same_settings:
+        reason = "the agent changed its tools or template variables"
+        return Continuation(whole, extends=False, reason=reason)
     try:
         rest, reason = _behind_answer(template, messages, tools, variables, recorded, tokens, whole)
         if rest is None and keep_reasoning:
@@ -108,9 +114,9 @@ def _behind_answer(
     before = template.render(messages[: count - 1], tools, True, variables).text
     end, close = _answer_end(alone, tokens.stops)
     shown = whole[_same(before, alone) :]
-    if any(part.strip() not in shown for part in recorded.parts):
+    if recorded.reasoning.strip() not in shown:
         return None, "the chat template leaves out the reasoning of earlier answers"
-    if whole[:end] != alone[:end]:
+    if recorded.content.strip() not in shown or whole[:end] != alone[:end]:
         return None, "the chat template changes earlier messages when new ones follow"
     rest = whole[end:]
     if close is None:

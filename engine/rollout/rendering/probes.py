@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from engine.rollout.rendering.syntaxes import PLAIN, THINK, Reply, Syntaxes
+from engine.rollout.rendering.syntaxes import PLAIN, Reply, Syntaxes
 from engine.rollout.rendering.template import Messages, Template
 from engine.runtime.text import parse_shallow
 
@@ -55,8 +55,6 @@ class Findings(NamedTuple):
     keeps_reasoning: str
     """Earlier reasoning in a prompt: `never`, `tool_cycle` (until the next user message) or
     `always`."""
-    prefilled: bool
-    """Whether the prompt itself opens the reasoning."""
     switch: str
     """Name of the variable that turns reasoning on and off; empty if none does."""
     text_arguments: bool
@@ -95,8 +93,6 @@ class Probe:
         field = next((f for f in REASONING_FIELDS if self._shows(WHY, [USER, _why(f)])), "")
         text_arguments = not self._calls_shown(text=False) and self._calls_shown(text=True)
         switch = self._switch()
-        asking = self._rendered([USER], [], True)
-        prefilled = asking.rstrip().endswith(THINK)
         tagged = "</think>" in self._template.source
         syntax, parallel, reasons = self._syntax(field, text_arguments, tagged)
         return Findings(
@@ -106,7 +102,6 @@ class Probe:
             reasoning_field=field,
             reasons=reasons,
             keeps_reasoning=self._kept(field, text_arguments),
-            prefilled=prefilled,
             switch=switch,
             text_arguments=text_arguments,
             wants_description=self._wants_description(),

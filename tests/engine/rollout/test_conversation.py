@@ -14,6 +14,7 @@ from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.syntaxes import Reply
 
 END = 2
+TOOL = {"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}
 USER = {"role": "user", "content": "Where is Ada?"}
 
 
@@ -120,6 +121,21 @@ def test_truncated_answer_still_extends(chat: ChatFormat) -> None:
 def test_pieces_join_to_the_text(chat: ChatFormat) -> None:
     tokens = chat.encode("naïve – 東京 🙂 end")
     assert "".join(chat.pieces(tokens)) == "naïve – 東京 🙂 end"
+
+
+@pytest.mark.parametrize("tools", [[], [{**TOOL, "function": {"name": "other"}}]])
+def test_other_tools_start_a_new_branch(chat: ChatFormat, tools: list[dict[str, Any]]) -> None:
+    """The recorded prompt shows tools that the next one does not have; also if the template formats
+    the call differently, so that the texts differ anyway."""
+    conversation = Conversation(chat)
+    call = '<tool_call>{"name":"find","arguments":{"q":"Zürich \\u00fc"}}</tool_call>'
+    first = answer(conversation, chat, [USER], call, tools=[TOOL])
+    result = {"role": "tool", "tool_call_id": first["tool_calls"][0]["id"], "content": "garden"}
+    assert prompt_of(conversation, [USER, first, result], [TOOL]).parent is not None
+    prompt = prompt_of(conversation, [USER, first, result], tools)
+    assert prompt.parent is None
+    assert prompt.reason == "the agent changed its tools or template variables"
+    assert prompt.tokens == chat.encode(chat.render([USER, first, result], tools))
 
 
 def test_grammar_is_recorded_with_its_span(chat: ChatFormat) -> None:

@@ -133,7 +133,7 @@ class TreePlan:
         self._batches = [list(batch) for batch in _batches(forest.segments)]
         self._masks: dict[tuple[int, int, int, int | None], Tensor | None] = {}
         self.layers: Counter[int] = Counter()
-        """How often each layer has used this plan."""
+        """Number of uses of this plan, by layer."""
         tokens = [token for segment in forest.segments for token in segment.tokens]
         places = [p for segment in forest.segments for p in range(segment.start, segment.end)]
         self.tokens_1S = torch.tensor([tokens], device=device)

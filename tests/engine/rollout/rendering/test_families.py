@@ -67,7 +67,8 @@ def sampled_answer(chat: ChatFormat, message: dict[str, Any], tools: list[Any]) 
     start = next((n for n, (a, b) in pairs if a != b), min(len(prompt), len(whole)))
     ends = [n + 1 for n in range(start, len(whole)) if whole[n] in chat.stops]
     answer = whole[start : max(ends, default=len(whole))]
-    hidden = chat.findings.prefilled and not chat.findings.reasoning_field
+    opened = chat.decode(prompt).rstrip().endswith("<think>")
+    hidden = opened and not chat.findings.reasoning_field
     return chat.encode("I look outside.\n</think>") + answer if hidden else answer
 
 
