@@ -102,6 +102,7 @@ async def shut(model):
     await asyncio.sleep(60)
 '''
 REASONS = {
+    "deep_arguments": ("agent.raised", "too many to fit"),
     "name_5": ("agent.raised", "messages.0.name"),
     "tool_call_id_5": ("agent.raised", "messages.0.tool_call_id"),
     "deep": ("agent.raised", "nested"),
@@ -119,7 +120,7 @@ REASONS = {
     "infinite": ("agent.bad_result", "parts.rules"),
     "shut": ("agent.died", "ended"),
 }
-FINE = ("good", "caught", "deep_arguments", "flood")
+FINE = ("good", "caught", "flood")
 
 
 def test_hostile_rollouts_are_unscored_and_affect_no_other(

@@ -26,6 +26,7 @@ from engine.protocol.events.run import (
     ValidationFinished,
     WorkerRestarted,
 )
+from engine.protocol.problems import Refused
 from engine.protocol.records.metrics import METRICS, metric
 from engine.protocol.records.runs import RunSummary
 from engine.protocol.requests.runs import (
@@ -87,6 +88,9 @@ def test_run_events_are_complete_and_in_order(
         "tokens/trained",
         "validation/loss",
         "validation/win_rate",
+        "tokens/reasoning_mean",
+        "malformed_calls",
+        "capped_calls",
     }
     assert {m.key for m in METRICS if "*" not in m.key} - keys == metrics_of_other_runs
     adapter = json.loads(
@@ -289,7 +293,6 @@ def test_run_whose_validations_do_not_improve_ends_early_and_may_be_extended(
     [
         {"hidden_size": 96, "head_dim": 48},
         {"num_attention_heads": 3},
-        {"model_type": "no_such_model", "architectures": ["NoSuchModel"]},
         {"rope_parameters": {"rope_type": "no_such_type"}},
         {"hidden_act": "no_such_activation"},
     ],
@@ -309,3 +312,15 @@ def test_broken_model_fails_run_with_one_message_without_restarts(
     assert last.problem.code.startswith("model.")
     assert not [e for e in events if isinstance(e, WorkerRestarted)]
     print(f"{next(iter(changed))}: failed after {time.monotonic() - started_at:.1f} s")
+
+
+def test_unknown_architecture_is_refused_before_a_run(
+    engine: Engine, workspace: Path, tiny_model: Path
+) -> None:
+    model = Path(shutil.copytree(tiny_model, workspace / "broken"))
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"model_type": "no_such_model"}))
+    project = make_project(workspace / "letters", model)
+    with pytest.raises(Refused, match="no_such_model"):
+        engine.train(project)
+    assert not (project / "runs").exists() or not list((project / "runs").iterdir())

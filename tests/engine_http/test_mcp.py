@@ -87,7 +87,7 @@ def test_project_with_mcp_tools_trains(engine: Engine, tool_project: Path, scrip
     assert "requests of a person" in question
     small = {
         "train.steps": 1, "train.groups": 2, "train.group_size": 2, "train.max_tokens": 12,
-        "model.max_context": 400, "model.dtype": "float32", "judge.passes": 1,
+        "model.max_context": 1600, "model.dtype": "float32", "judge.passes": 1,
         "train.validate_every": 0, "judge.canary_every": 0,
     }  # fmt: skip
     events = engine.wait(engine.train(tool_project, **small))

@@ -22,7 +22,7 @@ def test_model_is_searched_shown_pulled_and_listed(
     shown = _run(capsys, "show", NAME)
     assert "apache-2.0" in shown
     assert "fits on" in shown
-    assert "yes, without tools" in shown
+    assert "yes, with tools" in shown
     folder = _run(capsys, "pull", NAME).splitlines()[-1]
     lines = _run(capsys, "list", "--json").splitlines()
     listed = {one["name"]: one for one in map(json.loads, lines)}

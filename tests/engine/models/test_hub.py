@@ -33,7 +33,7 @@ def test_card_has_the_same_counts_as_the_files(hub: ModelHub, tiny_model: Path) 
     facts = known_facts(known_on_hub(NAME, None))
     wanted = [one for one in tiny_model.iterdir() if one.name != "generation_config.json"]
     assert facts.context_tokens == 2048
-    assert facts.tools is False
+    assert facts.tools is True
     assert facts.summary.chat is True
     assert facts.files[0].name == "model.safetensors"
     assert facts.download_bytes is not None

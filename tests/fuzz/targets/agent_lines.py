@@ -1,18 +1,23 @@
 """Messages of an agent: lines on its process's socket, and requests to the gateway."""
 
+import contextlib
 import json
 from typing import Any
 
 from pydantic import ValidationError
 
-from engine.protocol.problems import AtelierError
+from engine.protocol.problems import AtelierError, RolloutError
 from engine.reward.reward_hacking import signs
 from engine.rollout.agents.processes import SentResult
 from engine.rollout.conversation import _normal
+from engine.rollout.gateway import anthropic
 from engine.rollout.gateway.messages import first_invalid_field
 from engine.rollout.gateway.requests import BadBody, ChatRequest, parse_request
 from engine.rollout.gateway.responses import ResponsesRequest, chat_request
-from engine.rollout.rendering.chat import for_template, read_completion
+from engine.rollout.gateway.structures import structure_of
+from engine.rollout.rendering.chat import for_template
+from engine.rollout.rendering.probes import Findings
+from engine.rollout.rendering.syntaxes import Call, read_hermes, read_mistral
 from engine.rollout.rollout import _message
 from engine.runtime.child import read_answer
 from engine.runtime.text import replace_surrogates
@@ -38,6 +43,26 @@ RESPONSE: dict[str, Any] = {
     ],
     "tools": [{"type": "function", "name": "find", "parameters": {"type": "object"}}],
 }  # fmt: skip
+MESSAGES: dict[str, Any] = {
+    "model": "policy", "max_tokens": 10, "system": [{"type": "text", "text": "Be brief."}],
+    "messages": [
+        {"role": "user", "content": "Where?"},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "x"},
+            {"type": "tool_use", "id": "t1", "name": "find", "input": {"q": 1}},
+        ]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "content": "garden", "is_error": True},
+        ]},
+    ],
+    "tools": [{"name": "find", "input_schema": {"type": "object"}}],
+    "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+}  # fmt: skip
+FINDINGS = Findings(
+    syntax="hermes", shows_tools=True, parallel=True, reasoning_field="reasoning_content",
+    reasons=True, keeps_reasoning="always", switch="enable_thinking", text_arguments=False,
+    wants_description=True, developer=False, variables=["enable_thinking"],
+)  # fmt: skip
 RESULT = {"id": 7, "ok": {"parts": {"rules": 1.0}, "metrics": {"x": 2}, "turns": [0.5],
                           "output": "said"}}  # fmt: skip
 PROBLEM = {"id": 7, "error": {"code": "agent.raised", "message": "It raised.", "hint": ""}}
@@ -45,25 +70,28 @@ TEXT = 'Well <tool_call> {"name": "find", "arguments": {"x": [1]}} </tool_call> 
 
 
 def seeds() -> list[bytes]:
-    values = [json.dumps(one).encode() for one in (CHAT, RESPONSE, RESULT, PROBLEM)]
+    values = [json.dumps(one).encode() for one in (CHAT, RESPONSE, MESSAGES, RESULT, PROBLEM)]
     return [*values, TEXT.encode()]
 
 
 def execute(data: bytes) -> None:
     """Run every reader of agent data separately.
 
-    Raise the last rejection if both request parsers reject.
+    Raise the last rejection if all request parsers reject.
     """
     _read_completion(data.decode(errors="surrogateescape"))
     _read_line(data)
-    refusals = [error for read in (_read_chat, _read_response) if (error := _rejection(read, data))]
-    if len(refusals) == 2:
+    readers = (_read_chat, _read_response, _read_messages)
+    refusals = [error for read in readers if (error := _rejection(read, data))]
+    if len(refusals) == len(readers):
         raise refusals[-1]
 
 
 def _read_completion(text: str) -> None:
-    read = read_completion(text, True)
-    json.dumps(read.tool_calls)
+    for read in (read_hermes, read_mistral):
+        calls = [piece for piece in read(text) if isinstance(piece, Call)]
+        assert all(call.name for call in calls)
+        json.dumps(calls)
 
 
 def _read_line(data: bytes) -> None:
@@ -90,20 +118,27 @@ def _rejection(read: Any, data: bytes) -> Exception | None:
 
 
 def _read_chat(data: bytes) -> None:
-    _process_messages(parse_request(ChatRequest, data))
+    _process_messages(parse_request(ChatRequest, data, "chat"))
 
 
 def _read_response(data: bytes) -> None:
-    _process_messages(chat_request(parse_request(ResponsesRequest, data), []))
+    _process_messages(chat_request(parse_request(ResponsesRequest, data, "responses"), []))
+
+
+def _read_messages(data: bytes) -> None:
+    parsed = parse_request(anthropic.MessagesRequest, data, "messages")
+    _process_messages(anthropic.chat_request(parsed, "enable_thinking"))
 
 
 def _process_messages(asked: ChatRequest) -> None:
     """Process the messages like the engine does after parsing."""
     for message in asked.messages:
         _normal(message)
-        json.dumps(for_template(message), allow_nan=False)
+        json.dumps(for_template(message, FINDINGS), allow_nan=False)
     messages = [_message(replace_surrogates(message)) for message in asked.messages]
     signs(messages)
+    with contextlib.suppress(RolloutError):
+        structure_of(asked, FINDINGS, {"<tool_call>": 7}, "<think>")
     for message in messages:
         message.model_dump_json()
     json.dumps(replace_surrogates(asked.tools), allow_nan=False).encode()
