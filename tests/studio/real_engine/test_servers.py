@@ -139,9 +139,13 @@ def test_cancelled_sheet_ends_the_attempt_on_the_engine(
 
             await until(gone, SOON_S)
             await until(lambda: not ssh_children(info.pid), SOON_S)
-            state = studio.session.hosts.view("silent")
-            assert state is not None
-            assert state.state == "away"
+
+            def away() -> bool:
+                view = studio.session.hosts.view("silent")
+                assert view is not None
+                return view.state == "away"
+
+            await until(away, SOON_S)  # the change arrives as an event
             ended = loop.time()
             while loop.time() < ended + 1.5:  # and it does not come back
                 with pytest.raises(BlockingIOError):
