@@ -37,6 +37,8 @@ UNSUPPORTED = {
     "scales its hidden states before the output layer": ("minicpm3",),
 }
 """Model types that the trainer does not reproduce, by the reason, a predicate."""
+SEEING = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe")
+"""Model types whose images are trained exactly, if their config has a `vision_config`."""
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Keys of a config that give the number of routed experts."""
 
@@ -62,6 +64,11 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
                 hint=f"Use a model of these families: {FAMILIES}.",
             )
     return None
+
+
+def reads_images(config: dict[str, Any]) -> bool:
+    """Whether the engine gives images to a model with this config."""
+    return config.get("model_type") in SEEING and isinstance(config.get("vision_config"), dict)
 
 
 def has_experts(config: dict[str, Any]) -> bool:

@@ -82,8 +82,24 @@ class PolicyInfo(PolicyValue):
     """Whether the policy runs on an NVIDIA GPU."""
     cached_token_bytes: int = 0
     """Bytes of the keys and values of one token."""
+    reads_images: bool = False
+    """Whether requests may have images."""
     sampler: str = ""
     """Name and precision of the sampler, if it is another program."""
+
+
+class ImageInput(PolicyValue):
+    """Image in a token sequence: the placeholder tokens that stand for it, and its pixels."""
+
+    start: int
+    """Position of its first placeholder token."""
+    count: int
+    """Number of placeholder tokens, one for each output of the vision model."""
+    id: str
+    """SHA-256 of the image file, as hexadecimal digits."""
+    file: str
+    """Safetensors file with the input of the vision model: `pixels` [P, D], float32, and `grid`
+    [3], int64: frames, rows and columns of its P patches."""
 
 
 class SampleRequest(PolicyValue):
@@ -91,6 +107,8 @@ class SampleRequest(PolicyValue):
 
     tokens: list[int]
     """Token ids of the prompt."""
+    images: list[ImageInput] = Field(default_factory=list)
+    """Images of the prompt, in order."""
     max_tokens: int
     temperature: float = 1.0
     """0 selects the most likely token, with its log-prob at temperature 1."""
@@ -130,6 +148,8 @@ class TrainItem(PolicyValue):
     """Token sequence to train on."""
 
     tokens: list[int]
+    images: list[ImageInput] = Field(default_factory=list)
+    """Images among the tokens, in order; never trained."""
     spans: list[tuple[int, int]]
     """Half-open ranges of trained tokens; never starts at 0."""
     logprobs: list[float] = Field(default_factory=list)

@@ -7,16 +7,32 @@ from pydantic import Field
 from engine.protocol.base import Value
 
 
+IMAGE = "\ufffc"
+"""Character that stands for an image in a message's content (Unicode: object replacement)."""
+
+
 class Message(Value):
     """Chat message in the OpenAI format."""
 
     role: str
     content: str = ""
+    """Text; each image in it is the character `IMAGE`."""
+    images: list[str] = Field(default_factory=list)
+    """Ids (SHA-256) of the images in the content, in order."""
     reasoning: str = ""
     """Reasoning of the model before its answer."""
     tool_calls: list[dict[str, Any]] = Field(default_factory=list)
     tool_call_id: str | None = None
     name: str | None = None
+
+
+class ImageSpan(Value):
+    """Placeholder tokens of one image in a token sequence."""
+
+    start: int
+    count: int
+    id: str
+    """SHA-256 of the image file, as hexadecimal digits."""
 
 
 class Branch(Value):
@@ -33,6 +49,8 @@ class Branch(Value):
     """Natural log-probabilities recorded at sampling, one per sampled token, over all spans."""
     pieces: list[str] = Field(default_factory=list)
     """Text of each token, for display only."""
+    images: list[ImageSpan] = Field(default_factory=list)
+    """Images among the tokens, in order."""
     choice: int = 0
     """Index of this branch's first choice among the choices of one request (`n` above 1), from
     0."""
