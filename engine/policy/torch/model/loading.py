@@ -11,10 +11,16 @@ from collections.abc import Callable
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedConfig,
+    PreTrainedModel,
+)
 from transformers.pytorch_utils import Conv1D
 
-from engine.models.architectures import FAMILIES
+from engine.models.architectures import FAMILIES, SEEING
 from engine.models.file_checks import FEED_FORWARD
 from engine.policy.base import PolicySpec
 from engine.policy.torch.model import attention
@@ -49,13 +55,16 @@ def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftMode
 
 def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
     try:
-        return AutoModelForCausalLM.from_pretrained(
+        config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        kind = AutoModelForImageTextToText if reads_images(config) else AutoModelForCausalLM
+        return kind.from_pretrained(
             path,
+            config=config,
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
-            attn_implementation=attention.NAME,
+            attn_implementation=attention.implementation(config, attention.NAME),
         ).eval()
     except KeyError as error:
         if error.args != (attention.NAME,):
@@ -68,6 +77,11 @@ def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
         ) from error
     except (OSError, ValueError, RuntimeError) as error:
         raise not_loadable(path, error) from error
+
+
+def reads_images(config: PreTrainedConfig) -> bool:
+    """Whether the model of a config is loaded with its vision model."""
+    return config.model_type in SEEING and hasattr(config, "vision_config")
 
 
 def not_loadable(path: str, error: Exception) -> ModelError:
@@ -114,7 +128,8 @@ def recurrent_layers(base: PreTrainedModel) -> bool:
     """Whether layers of a model have a recurrent state: linear attention, state spaces, short
     convolutions."""
     kinds = getattr(base.config.get_text_config(), "layer_types", None) or []
-    return "linear_attention" in kinds or any(isinstance(m, nn.Conv1d) for m in base.modules())
+    parts = base.get_decoder().modules()
+    return "linear_attention" in kinds or any(isinstance(part, nn.Conv1d) for part in parts)
 
 
 def has_experts(base: PreTrainedModel) -> bool:
