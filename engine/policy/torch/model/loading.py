@@ -15,12 +15,11 @@ from transformers import (
     AutoConfig,
     AutoModelForCausalLM,
     AutoModelForImageTextToText,
-    PreTrainedConfig,
     PreTrainedModel,
 )
 from transformers.pytorch_utils import Conv1D
 
-from engine.models.architectures import FAMILIES, SEEING
+from engine.models.architectures import FAMILIES, reads_images
 from engine.models.file_checks import FEED_FORWARD
 from engine.policy.base import PolicySpec
 from engine.policy.torch.model import attention
@@ -56,7 +55,9 @@ def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftMode
 def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
     try:
         config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-        kind = AutoModelForImageTextToText if reads_images(config) else AutoModelForCausalLM
+        kind = (
+            AutoModelForImageTextToText if reads_images(config.to_dict()) else AutoModelForCausalLM
+        )
         return kind.from_pretrained(
             path,
             config=config,
@@ -77,11 +78,6 @@ def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
         ) from error
     except (OSError, ValueError, RuntimeError) as error:
         raise not_loadable(path, error) from error
-
-
-def reads_images(config: PreTrainedConfig) -> bool:
-    """Whether the model of a config is loaded with its vision model."""
-    return config.model_type in SEEING and hasattr(config, "vision_config")
 
 
 def not_loadable(path: str, error: Exception) -> ModelError:
