@@ -38,6 +38,7 @@ VISION: dict[str, Any] = {
     "temporal_patch_size": FRAMES,
 }
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
+INTERLEAVED = {"rope_parameters": TEXT["rope_parameters"] | {"mrope_interleaved": True}}
 DEEPSTACK = {"num_position_embeddings": 64, "deepstack_visual_indexes": [0, 1]}
 DELTA = {
     "head_dim": 32,
@@ -57,8 +58,8 @@ DELTA = {
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "qwen2_vl": ({}, {"embed_dim": 32, "hidden_size": 64, "mlp_ratio": 2}),
     "qwen2_5_vl": ({}, {"window_size": 4 * PATCH, "fullatt_block_indexes": [1]}),
-    "qwen3_vl": ({}, DEEPSTACK),
-    "qwen3_vl_moe": (EXPERTS, DEEPSTACK),
+    "qwen3_vl": (INTERLEAVED, DEEPSTACK),
+    "qwen3_vl_moe": (INTERLEAVED | EXPERTS, DEEPSTACK),
     "qwen3_5": (DELTA, {"num_position_embeddings": 64}),
     "qwen3_5_moe": (
         DELTA | EXPERTS | {"shared_expert_intermediate_size": 32},

@@ -23,7 +23,7 @@ from engine.protocol.config.project import ModelConfig
 from tests.support.seeing import PLACEHOLDER, image_input, save_model, save_processor
 
 pytestmark = pytest.mark.long
-KINDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5")
+KINDS = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl")
 TOLERANCE = 1e-4
 
 
