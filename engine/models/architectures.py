@@ -1,4 +1,5 @@
-"""Architectures that can be trained: causal language models of the installed transformers.
+"""Architectures that can be trained: causal language models of the installed transformers, and
+models that read images.
 
 The names are read from its source, without importing it.
 """
@@ -48,7 +49,7 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
     support shared prefixes is only known when it is loaded."""
     kind = config.get("model_type")
     known = causal_types()
-    if known and (not isinstance(kind, str) or kind not in known):
+    if known and kind not in known and not reads_images(config):
         return Problem(
             code="model.not_causal",
             message=f"{name} is not a causal language model that transformers supports "

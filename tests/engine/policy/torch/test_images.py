@@ -9,6 +9,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForImageTextToText
 
+from engine.models.architectures import architecture_problem
+from engine.models.file_checks import read_json
 from engine.policy.base import ImageInput, SampledToken, SampleRequest, TrainBatch, TrainItem
 from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.sampling.sampler import AloneSampler, Sampler
@@ -110,6 +112,7 @@ def plain_losses(folder: Path, adapter: Path, items: list[TrainItem]) -> tuple[P
 @pytest.mark.parametrize("kind", KINDS)
 def test_sampler_and_gradients_equal_transformers(kind: str, tmp_path: Path) -> None:
     folder = save_model(kind, tmp_path / "model")
+    assert architecture_problem(read_json(folder / "config.json"), kind) is None
     model = loaded(folder)
     assert model.images is not None
     assert model.shares_prefixes == (kind not in ROWS)
