@@ -49,7 +49,8 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
     support shared prefixes is only known when it is loaded."""
     kind = config.get("model_type")
     known = causal_types()
-    if known and kind not in known and not reads_images(config):
+    trained = isinstance(kind, str) and (kind in known or reads_images(config))
+    if known and not trained:
         return Problem(
             code="model.not_causal",
             message=f"{name} is not a causal language model that transformers supports "
@@ -69,7 +70,10 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
 
 def reads_images(config: dict[str, Any]) -> bool:
     """Whether the engine gives images to a model with this config."""
-    return config.get("model_type") in SEEING and isinstance(config.get("vision_config"), dict)
+    kind = config.get("model_type")
+    return (
+        isinstance(kind, str) and kind in SEEING and isinstance(config.get("vision_config"), dict)
+    )
 
 
 def has_experts(config: dict[str, Any]) -> bool:
