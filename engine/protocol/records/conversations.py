@@ -6,7 +6,6 @@ from pydantic import Field
 
 from engine.protocol.base import Value
 
-
 IMAGE = "\ufffc"
 """Character that stands for an image in a message's content (Unicode: object replacement)."""
 
