@@ -208,7 +208,7 @@ def _joined_parts(blocks: list[tuple[Block, str]]) -> str | list[dict[str, Any]]
     parts: list[dict[str, Any]] = []
     for block, at in blocks:
         if _is_image(block):
-            parts.append(image_part(_data_url(block, at)))
+            parts.append(image_part(_data_url(block, at), at))
         elif parts and parts[-1]["type"] == "text":
             parts[-1]["text"] += "\n" + _block_text(block, at)
         else:

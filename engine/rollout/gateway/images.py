@@ -11,13 +11,13 @@ from typing import Any
 
 from engine.protocol.problems import RolloutError
 from engine.rollout.gateway.sessions import RemoteSession, Session
-from engine.rollout.rendering.chat import not_text
 from engine.storage.run_folder.images import MOST_BYTES
 
 MOST_IMAGES = 100
 """Largest number of images in a request."""
 DATA_URL = re.compile(r"data:[\w/.+-]*;base64,", re.ASCII)
 TEXT = ("text", "refusal")
+NOT_READ = "the model reads text only, and no image, audio or file"
 Message = dict[str, Any]
 
 
@@ -28,14 +28,14 @@ async def without_data(session: Session | RemoteSession, messages: list[Message]
     if not places:
         return messages
     if isinstance(session, RemoteSession) or session.images is None or not session.reads_images:
-        raise not_text()
+        raise _refused(_place(messages[places[0]], places[0]), NOT_READ)
     findings = await session.chat.described()
     count, found = 0, list(messages)
     for place in places:
         message = messages[place]
         parts = []
         for number, part in enumerate(message["content"]):
-            where = f"messages.{place}.content.{number}"
+            where = part.get("at") or f"messages.{place}.content.{number}"
             if part.get("type") not in TEXT:
                 count += 1
                 _check(message, where, findings.images, findings.tool_images, count)
@@ -46,9 +46,17 @@ async def without_data(session: Session | RemoteSession, messages: list[Message]
     return found
 
 
-def image_part(url: Any) -> dict[str, Any]:
-    """Part of a chat message with the image at `url`, a data URL."""
-    return {"type": "image_url", "image_url": {"url": url}}
+def image_part(url: Any, at: str) -> dict[str, Any]:
+    """Part of a chat message with the image at `url`, a data URL. `at`: field of the request, for
+    error messages."""
+    return {"type": "image_url", "image_url": {"url": url}, "at": at}
+
+
+def _place(message: Message, place: int) -> str:
+    """Field of the first part of a message that is not text."""
+    parts = enumerate(message["content"])
+    number, part = next((n, part) for n, part in parts if part.get("type") not in TEXT)
+    return str(part.get("at") or f"messages.{place}.content.{number}")
 
 
 def _has_other_parts(message: Message) -> bool:

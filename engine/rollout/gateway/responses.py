@@ -114,8 +114,8 @@ def input_messages(request: ResponsesRequest) -> list[Message]:
     if isinstance(request.input, str):
         return [{"role": "user", "content": request.input}]
     messages: list[Message] = []
-    for item in request.input:
-        message = _message(item, item.get("type", "message"))
+    for place, item in enumerate(request.input):
+        message = _message(item, item.get("type", "message"), f"input.{place}")
         if message["role"] == "assistant" and messages and messages[-1]["role"] == "assistant":
             _join(messages[-1], message)
         else:
@@ -289,18 +289,19 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": kept}
 
 
-def _message(item: dict[str, Any], kind: str) -> Message:
+def _message(item: dict[str, Any], kind: str, at: str) -> Message:
     match kind:
         case "message":
             role = item.get("role", "user")
-            read = _text if role == "assistant" else _content
-            return {"role": role, "content": read(item.get("content"))}
+            content = item.get("content")
+            read = _text(content) if role == "assistant" else _content(content, f"{at}.content")
+            return {"role": role, "content": read}
         case "function_call":
             function = {"name": item.get("name"), "arguments": item.get("arguments")}
             call = {"id": item.get("call_id"), "type": "function", "function": function}
             return {"role": "assistant", "content": "", "tool_calls": [call]}
         case "function_call_output":
-            output = _content(item.get("output"))
+            output = _content(item.get("output"), f"{at}.output")
             return {"role": "tool", "tool_call_id": item.get("call_id"), "content": output}
         case "reasoning":
             parts = [*(item.get("content") or []), *(item.get("summary") or [])]
@@ -313,16 +314,16 @@ def _message(item: dict[str, Any], kind: str) -> Message:
     )
 
 
-def _content(content: Any) -> str | list[dict[str, Any]]:
+def _content(content: Any, at: str) -> str | list[dict[str, Any]]:
     """Content as text, or as parts if it has images."""
     parts = content if isinstance(content, list) else []
     if not any(isinstance(part, dict) and part.get("type") == IMAGE for part in parts):
         return _text(content)
     return [
-        image_part(part.get("image_url"))
+        image_part(part.get("image_url"), f"{at}.{number}")
         if isinstance(part, dict) and part.get("type") == IMAGE
         else {"type": "text", "text": _text([part])}
-        for part in parts
+        for number, part in enumerate(parts)
     ]
 
 
