@@ -7,10 +7,11 @@ what the image processor made of them; it may be deleted and is made again.
 
 import hashlib
 import re
+import shutil
 from pathlib import Path
 
 from engine.protocol.problems import StoreError
-from engine.runtime.files import replace_file
+from engine.runtime.files import replace_file, sync_tree
 
 FOLDER, INPUTS = "images", "images/inputs"
 MEDIA_TYPES = {
@@ -29,13 +30,15 @@ class ImageStore:
         """`run`: folder of the run."""
         self._run = run
 
-    def add(self, content: bytes) -> str:
-        """Store an image file durably unless it is stored already; returns its id. Raises
-        ValueError if it is no PNG, JPEG, WebP or GIF, StoreError if it cannot be written."""
-        extension = extension_of(content)
+    def add(self, content: bytes, wanted: str = "") -> str:
+        """Store an image file durably unless it is stored already; returns its id, which must be
+        `wanted` if that is given. Raises ValueError if it is no PNG, JPEG, WebP or GIF, StoreError
+        if it cannot be written or is not the one wanted."""
+        name, extension = hashlib.sha256(content).hexdigest(), extension_of(content)
+        if wanted and name != wanted:
+            raise self._missing(wanted)
         if extension is None:
             raise ValueError("is neither PNG nor JPEG, WebP or GIF")
-        name = hashlib.sha256(content).hexdigest()
         file = self._run / FOLDER / f"{name}.{extension}"
         try:
             if not file.is_file():
@@ -57,8 +60,11 @@ class ImageStore:
                 file = self._run / FOLDER / f"{image}.{extension}"
                 if file.is_file() and not file.is_symlink():
                     return file
-        raise StoreError.of(
-            "store.no_image",
+        raise self._missing(image)
+
+    def _missing(self, image: str) -> StoreError:
+        return StoreError.of(
+            "image.unknown",
             f"The run has no image {image[:12]!a}.",
             "It was not copied with the run; copy the folder images of the original run, too.",
             where=str(self._run / FOLDER),
@@ -69,10 +75,31 @@ class ImageStore:
         processor's settings."""
         return self._run / INPUTS / f"{image}-{digest}.safetensors"
 
+    def copy_to(self, run: Path) -> None:
+        """Give the images to another run folder, as links to the same files where the disk can;
+        none of them ever changes. Raises OSError."""
+        for file in self._run.joinpath(FOLDER).glob("*.*"):
+            known = ID.fullmatch(file.stem) and file.suffix[1:] in MEDIA_TYPES
+            if not known or file.is_symlink() or not file.is_file():
+                continue
+            target = run / FOLDER / file.name
+            target.parent.mkdir(exist_ok=True)
+            try:
+                target.hardlink_to(file)
+            except OSError:
+                shutil.copyfile(file, target)
+        if (run / FOLDER).is_dir():
+            sync_tree(run / FOLDER)
+
     def drop_inputs(self, digest: str) -> None:
         """Delete the inputs of the vision model that an image processor has made."""
         for file in (self._run / INPUTS).glob(f"*-{digest}.safetensors"):
             file.unlink(missing_ok=True)
+
+
+def media_type(file: Path) -> str:
+    """Media type of an image file by its name."""
+    return MEDIA_TYPES[file.suffix[1:]]
 
 
 def extension_of(content: bytes) -> str | None:
