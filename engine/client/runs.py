@@ -131,6 +131,10 @@ class RunCalls(Transport):
     async def siblings(self, run_id: str, split: Split, step: int, group: int) -> Siblings:
         return await self._ask("GET", f"/runs/{run_id}/groups/{split}/{step}/{group}", Siblings)
 
+    async def image(self, run_id: str, image: str) -> bytes:
+        """File of an image in the messages of a run, by its id: PNG, JPEG, WebP or GIF."""
+        return (await self._send("GET", f"/runs/{run_id}/images/{image}")).content
+
     async def log(self, run_id: str) -> str:
         """End of the run's log, with output of engine, policy and agents."""
         return (await self._send("GET", f"/runs/{run_id}/log")).text

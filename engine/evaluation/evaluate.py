@@ -33,6 +33,7 @@ from engine.protocol.requests.evaluation import Contestant, EvaluationPlan
 from engine.rollout.agents.processes import AgentPool
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.groups import Progress, close_group
+from engine.rollout.images import images_of_run
 from engine.rollout.rendering.chat import open_chat
 from engine.rollout.rollout import RemoteStage, RolloutPlace, Stage, roll_out
 from engine.runtime.closing import closing
@@ -217,9 +218,13 @@ async def stages_of(
         }
         return
     folder = Path(contestant.model_path)
-    async with open_chat(folder, run.config.model) as chat, policy_of(run, contestant) as policy:
+    async with (
+        open_chat(folder, run.config.model) as chat,
+        images_of_run(run, chat) as images,
+        policy_of(run, contestant) as policy,
+    ):
         yield {
-            n: Stage(run.config, chat, policy, *shared, None, entry.label, systems[n])
+            n: Stage(run.config, chat, policy, *shared, None, entry.label, systems[n], images)
             for n, entry in entries.items()
         }
 

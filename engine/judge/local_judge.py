@@ -9,14 +9,15 @@ arithmetic. The caller requests a new `fit` every few steps and reports `accurac
 import hashlib
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
 from engine.judge.calibration.agreement import TIE
 from engine.judge.ruler import can_be_judged
-from engine.policy.base import Pair, Policy, PreferenceModel, TrainItem
+from engine.policy.base import ImageInput, Pair, Policy, PreferenceModel, TrainItem
 from engine.protocol.problems import Problem
+from engine.protocol.records.conversations import Branch
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.runs import Split, Trajectory
 
@@ -102,6 +103,7 @@ def score_of(model: PreferenceModel, features_D: Sequence[float]) -> float:
 
 
 NAME = "local"
+ImageInputs = Callable[[Branch], Awaitable[list[ImageInput]]]
 LEAST_GROUPS, LEAST_PAIRS = 8, 16
 """Minimum data for a fit: below it, accuracy cannot be measured."""
 MOST_ATTEMPTS = 2048
@@ -129,8 +131,10 @@ class Fit(NamedTuple):
 class LocalJudge:
     """Judge of trajectories by a model fitted on preferences, with features from one policy."""
 
-    def __init__(self, policy: Policy) -> None:
-        self._policy = policy
+    def __init__(self, policy: Policy, inputs: ImageInputs | None = None) -> None:
+        """`inputs`: images of a branch with the inputs of the vision model; None if messages have
+        none."""
+        self._policy, self._inputs = policy, inputs
         self._features: dict[str, array[float]] = {}
         self._fit: Fit | None = None
 
@@ -182,7 +186,7 @@ class LocalJudge:
 
     async def _known(self, attempts: Iterable[Trajectory]) -> dict[str, list[float]]:
         """Return features by id, if a trajectory has any; new ones are computed in one call."""
-        wanted = {one.id: items for one in attempts if (items := _branches(one))}
+        wanted = {one.id: items for one in attempts if (items := await self._items(one))}
         features = {name: self._features[name] for name in wanted if name in self._features}
         new = {name: items for name, items in wanted.items() if name not in features}
         batch = [item for items in new.values() for item in items]
@@ -195,13 +199,20 @@ class LocalJudge:
             del self._features[next(iter(self._features))]
         return {name: features[name].tolist() for name in wanted}
 
+    async def _items(self, one: Trajectory) -> list[TrainItem]:
+        return [
+            TrainItem(
+                tokens=branch.tokens,
+                spans=branch.spans,
+                images=await self._inputs(branch) if self._inputs else [],
+            )
+            for branch in one.branches
+            if branch.sampled
+        ]
+
 
 def _has_tokens(preference: Preference) -> bool:
-    return all(_branches(one) for one in preference[:2])
-
-
-def _branches(one: Trajectory) -> list[TrainItem]:
-    return [TrainItem(tokens=b.tokens, spans=b.spans) for b in one.branches if b.sampled]
+    return all(any(b.sampled for b in one.branches) for one in preference[:2])
 
 
 def _sampled(item: TrainItem) -> int:

@@ -28,6 +28,7 @@ from engine.judge.prompting.rubric import parse_rubric
 from engine.judge.prompting.transcript import (
     lines_of,
     openai_messages,
+    part_of,
     shared_start,
     without_reasoning,
 )
@@ -159,7 +160,7 @@ class Ruler:
         return [transcripts.index(transcript) for transcript in transcripts]
 
     def _lines(self, attempt: Trajectory, start: int, end: int | None) -> str:
-        part = attempt.model_copy(update={"messages": attempt.messages[start:end]})
+        part = part_of(attempt, start, end)
         return lines_of(part, self._config.max_chars)
 
     async def _look(self, model: str, exhibit: JudgeInput) -> PassResults:
@@ -209,7 +210,7 @@ class Ruler:
     def _question(self, exhibit: JudgeInput, order: list[int]) -> tuple[Messages, list[str]]:
         given = exhibit.attempts[0].tools
         if self._config.prompt == "art":
-            lists = [openai_messages(attempt) for attempt in exhibit.attempts]
+            lists = [openai_messages(part_of(attempt)) for attempt in exhibit.attempts]
             messages = art_messages(lists, exhibit.rubric.source, given or None)
             return messages, [str(number + 1) for number in order]
         tools = json.dumps(given, ensure_ascii=False) if given else ""

@@ -26,11 +26,12 @@ from engine.remote.sync.upload import Progress, push
 from engine.runtime.files import move_into_place
 from engine.storage.project import load_config
 from engine.storage.run_db.schema import open_writer
+from engine.storage.run_folder.images import INPUTS
 from engine.storage.run_folder.run import DATABASE, read_spec
 
 STAYS = (
     *("lock", "ballast", f"/{PARTS}/", FILE, f"{DATABASE}-wal", f"{DATABASE}-shm"),
-    *("/track/", "/wandb/", "/tensorboard/"),
+    *("/track/", "/wandb/", "/tensorboard/", f"/{INPUTS}/"),
 )
 """Files of a run folder that belong to this machine and are not sent."""
 

@@ -12,11 +12,13 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.policy.base import SampledToken
-from engine.protocol.records.conversations import Branch
+from engine.policy.base import ImageInput, SampledToken
+from engine.protocol.records.conversations import Branch, ImageSpan
 from engine.protocol.records.runs import CutBy
+from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat, reasoning_of, text_of, tool_calls_of
 from engine.rollout.rendering.continuation import Recorded
+from engine.rollout.rendering.images import ReadImage, images_of
 from engine.rollout.rendering.syntaxes import Reply
 from engine.runtime.text import parse_shallow
 
@@ -54,6 +56,7 @@ class OpenBranch:
     reason: str = ""
     """Why it did not continue the branch before."""
     grammars: list[tuple[int, str]] = field(default_factory=list)
+    images: list[ImageSpan] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,16 @@ class Prompt:
     """Seconds from the beginning of the conversation."""
     reason: str = ""
     """Why the prompt does not continue the recorded tokens, if its messages do."""
+    images: list[ImageInput] = field(default_factory=list)
+    """Images among the tokens, in order."""
 
 
 class Conversation:
     """All model calls of one rollout."""
 
-    def __init__(self, chat: ChatFormat) -> None:
-        self._chat = chat
+    def __init__(self, chat: ChatFormat, images: RunImages | None = None) -> None:
+        """`images`: those of the messages; None if no message can have any."""
+        self._chat, self._images = chat, images
         self._branches: list[OpenBranch] = []
         self.turns: list[Turn] = []
         self.messages: list[dict[str, Any]] = []
@@ -118,15 +124,29 @@ class Conversation:
                 content=parent.content,
                 same_settings=parent.settings == settings,
             )
+        images = await self._images.read(images_of(messages)) if self._images else []
         found = await self._chat.prompt(messages, tools, most_tokens, recorded, variables)
         if parent and found.extends:
-            before = self._branches[parent.branch].tokens[: parent.length]
-            text = parent.text + found.text
-            return Prompt(before + found.tokens, text, canonical, settings, parent, call, at)
+            branch = self._branches[parent.branch]
+            before = branch.tokens[: parent.length]
+            shown = [span for span in branch.images if span.start < parent.length]
+            rest, spans = self._expanded(found.tokens, parent.length, images[len(shown) :])
+            text, inputs = parent.text + found.text, _inputs([*shown, *spans], images)
+            return Prompt(before + rest, text, canonical, settings, parent, call, at, images=inputs)
         reason = found.reason
         if parent and parent.reasoning and not reasoning_of(messages[len(parent.messages)]):
             reason = "the agent left out the reasoning of an earlier answer"
-        return Prompt(found.tokens, found.text, canonical, settings, None, call, at, reason)
+        tokens, spans = self._expanded(found.tokens, 0, images)
+        inputs = _inputs(spans, images)
+        return Prompt(tokens, found.text, canonical, settings, None, call, at, reason, inputs)
+
+    def _expanded(
+        self, tokens: list[int], start: int, images: list[ReadImage]
+    ) -> tuple[list[int], list[ImageSpan]]:
+        """Prompt tokens with each placeholder repeated, from position `start` of a sequence, and
+        the spans of the images."""
+        vision = self._chat.vision
+        return (tokens, []) if vision is None else vision.expand(tokens, start, images)
 
     def record(
         self,
@@ -181,11 +201,12 @@ class Conversation:
                 tokens=branch.tokens,
                 spans=branch.spans,
                 logprobs=branch.logprobs,
-                pieces=self._chat.pieces(branch.tokens),
+                pieces=pieces_of(self._chat, branch.tokens, branch.images),
                 times=branch.times,
                 choice=branch.choice,
                 reason=branch.reason,
                 grammars=branch.grammars,
+                images=branch.images,
             )
             for branch in self._branches
             if branch.spans
@@ -214,9 +235,36 @@ class Conversation:
         if parent and len(self._branches[parent.branch].tokens) == parent.length:
             branch = self._branches[parent.branch]
             branch.tokens += prompt.tokens[parent.length :]
+            branch.images = spans_of(prompt.images)
             return parent.branch
-        self._branches.append(OpenBranch(tokens=list(prompt.tokens), reason=prompt.reason))
+        self._branches.append(
+            OpenBranch(
+                tokens=list(prompt.tokens), reason=prompt.reason, images=spans_of(prompt.images)
+            )
+        )
         return len(self._branches) - 1
+
+
+def pieces_of(chat: ChatFormat, tokens: list[int], images: list[ImageSpan]) -> list[str]:
+    """Text of each token; the first placeholder of an image stands for all."""
+    pieces, at = list[str](), 0
+    for image in images:
+        pieces += chat.pieces(tokens[at : image.start + 1])
+        pieces += [""] * (image.count - 1)
+        at = image.start + image.count
+    return pieces + chat.pieces(tokens[at:])
+
+
+def spans_of(images: list[ImageInput]) -> list[ImageSpan]:
+    """Images of a token sequence without the files of their inputs."""
+    return [ImageSpan(start=one.start, count=one.count, id=one.id) for one in images]
+
+
+def _inputs(spans: list[ImageSpan], images: list[ReadImage]) -> list[ImageInput]:
+    return [
+        ImageInput(start=span.start, count=span.count, id=span.id, file=image.file)
+        for span, image in zip(spans, images, strict=True)
+    ]
 
 
 def _normal(message: dict[str, Any]) -> str:
@@ -226,7 +274,8 @@ def _normal(message: dict[str, Any]) -> str:
         for call in message.get("tool_calls") or []
     ]
     content = text_of(message.get("content"))
-    return json.dumps([message.get("role"), content, calls, message.get("tool_call_id")])
+    form = [message.get("role"), content, calls, message.get("tool_call_id")]
+    return json.dumps([*form, found] if (found := images_of([message])) else form)
 
 
 def _meaning(arguments: Any) -> Any:

@@ -11,7 +11,7 @@ from engine.judge.panel import Panel
 from engine.policy.base import Policy
 from engine.protocol.config.project import ProjectConfig, RewardConfig, TrainConfig
 from engine.protocol.problems import Problem, RolloutError
-from engine.protocol.records.conversations import Branch, Message
+from engine.protocol.records.conversations import IMAGE, Branch, Message
 from engine.protocol.records.runs import Scenario, Split, Trajectory
 from engine.reward.blend import blend
 from engine.reward.overlong import PART, overlong
@@ -21,7 +21,9 @@ from engine.rollout.conversation import Conversation
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.gateway.requests import MODEL_NAME
 from engine.rollout.gateway.sessions import Exchange, Remote, RemoteSession, Session
+from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat, reasoning_of, text_of
+from engine.rollout.rendering.images import images_of
 from engine.runtime.seeds import derive
 from engine.runtime.text import replace_surrogates
 
@@ -62,6 +64,8 @@ class Stage:
     """Name of the contestant, in an evaluation."""
     system: str | None = None
     """System message that replaces the agent's."""
+    images: RunImages | None = None
+    """Images of the messages."""
 
     def away(self) -> float:
         """Total seconds so far in which the policy could not respond."""
@@ -79,6 +83,7 @@ class Stage:
             max_context=model.max_context,
             max_turns=self.config.agent.max_turns,
             system=self.system,
+            images=self.images,
         )
 
 
@@ -310,9 +315,17 @@ def _valued(
 
 
 def _message(message: dict[str, Any]) -> Message:
+    images = images_of([message])
+    content = text_of(message.get("content"))
+    if images:  # the character stands for them alone
+        content = "".join(
+            text_of([part]) if part["type"] == "image" else text_of([part]).replace(IMAGE, " ")
+            for part in message["content"]
+        )
     return Message(
         role=str(message.get("role", "")),
-        content=text_of(message.get("content")),
+        content=content,
+        images=images,
         reasoning=reasoning_of(message),
         tool_calls=message.get("tool_calls") or [],
         tool_call_id=message.get("tool_call_id"),

@@ -21,6 +21,7 @@ from engine.server.routes.arena import ArenaRoutes
 from engine.server.routes.checkpoints import CheckpointRoutes, TrackingRoutes
 from engine.server.routes.engine import EngineRoutes, EnvironmentRoutes
 from engine.server.routes.home import HomeRoutes
+from engine.server.routes.images import ImageRoutes
 from engine.server.routes.mirrors import MirrorRoutes
 from engine.server.routes.models import ModelRoutes
 from engine.server.routes.projects import DraftRoutes, ProjectRoutes
@@ -100,6 +101,7 @@ ROUTES = (
     RunRoutes,
     RunTableRoutes,
     SweepRoutes,
+    ImageRoutes,
     MirrorRoutes,
     TrackingRoutes,
     CheckpointRoutes,

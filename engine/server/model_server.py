@@ -28,7 +28,8 @@ from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.requests.exports import ExportFormat
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.gateway.sessions import Session, request_bytes
-from engine.rollout.rendering.chat import open_chat
+from engine.rollout.images import RunImages
+from engine.rollout.rendering.chat import ChatFormat, open_chat
 from engine.runtime.closing import closing
 from engine.runtime.seeds import derive
 from engine.server.auth import Guard, sent_key
@@ -89,7 +90,7 @@ class OpenGateway(Gateway):
         self._count = 0
 
     def most_bytes(self, key: str) -> int:
-        return request_bytes(self._context)
+        return request_bytes(self._context, reads_images=True)
 
     def session_of(self, request: Request) -> Session:
         self._count += 1
@@ -129,7 +130,11 @@ async def serve_model(
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     with _listen(port) as listening:
         most = served.context(context)
-        async with _policy(served, dtype, most) as policy, open_chat(served.model) as chat:
+        async with (
+            _policy(served, dtype, most) as policy,
+            open_chat(served.model) as chat,
+            _images(chat, most) as images,
+        ):
 
             def make(number: int) -> Session:
                 return Session(
@@ -142,6 +147,7 @@ async def serve_model(
                     max_context=most,
                     max_turns=1,
                     name=served.name,
+                    images=images,
                 )
 
             port = listening.getsockname()[1]
@@ -176,6 +182,13 @@ async def _policy(served: Served, dtype: str, context: int) -> AsyncIterator[Tor
             if served.kind == "adapter":
                 await policy.load_adapter(served.folder)
             yield policy
+
+
+@contextlib.asynccontextmanager
+async def _images(chat: ChatFormat, context: int) -> AsyncIterator[RunImages]:
+    """Images of the requests, in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="atelier-") as scratch:
+        yield RunImages(chat, Path(scratch), context)
 
 
 def _listen(port: int) -> socket.socket:

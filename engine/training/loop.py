@@ -97,7 +97,7 @@ async def train(run: Run, policy: Policy, stage: Stage) -> None:
                 if anew:
                     await review(run, step, clock)
                 groups, again = await close_batch(run, step, groups)
-                learned = await learn(run, policy, groups + again, step, clock)
+                learned = await learn(run, policy, stage.images, groups + again, step, clock)
                 config = run.config.train
                 extra_metrics = {"groups/again": float(len(again)), **sampled, **learned}
                 extra_metrics |= {"staleness": staleness(step, groups)} if config.staleness else {}

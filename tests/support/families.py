@@ -8,7 +8,7 @@ import importlib.util
 import json
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -27,6 +27,15 @@ GEMMA4 = ["<pad>", "<|image>", "<image|>", "<|image|>", "<|audio>", "<audio|>", 
 DEEPSEEK = ["<think>", "</think>"]
 
 
+PROCESSOR = {
+    "image_processor_type": "Qwen2VLImageProcessorFast",
+    "size": {"shortest_edge": 1024, "longest_edge": 65536},
+    "patch_size": 16, "temporal_patch_size": 2, "merge_size": 2,
+    "image_mean": [0.5, 0.5, 0.5], "image_std": [0.5, 0.5, 0.5],
+}  # fmt: skip
+"""Settings of a small image processor: an output for 32 × 32 pixels, at most 64 an image."""
+
+
 class Family(NamedTuple):
     """Names and tokens of a model family."""
 
@@ -36,6 +45,8 @@ class Family(NamedTuple):
     special: list[str]
     stops: list[str]
     bos: str = ""
+    sees: str = ""
+    """Model type of a family that reads images."""
 
 
 FAMILIES = {
@@ -44,8 +55,11 @@ FAMILIES = {
         Family("Qwen2.5", "qwen2_5", QWEN, ["<|im_end|>", "<|endoftext|>"]),
         Family("Qwen3", "qwen3", QWEN, ["<|im_end|>", "<|endoftext|>"]),
         Family("Qwen3 Instruct 2507", "qwen3_instruct_2507", QWEN, ["<|im_end|>"]),
-        Family("Qwen3.5", "qwen3_5_think", QWEN, ["<|im_end|>", "<|endoftext|>"]),
-        Family("Qwen3.6", "qwen3_6", QWEN, ["<|im_end|>", "<|endoftext|>"]),
+        Family("Qwen2.5-VL", "qwen2_5_vl", QWEN, ["<|im_end|>", "<|endoftext|>"],
+               sees="qwen2_5_vl"),
+        Family("Qwen3-VL", "qwen3_vl", QWEN, ["<|im_end|>", "<|endoftext|>"], sees="qwen3_vl"),
+        Family("Qwen3.5", "qwen3_5_think", QWEN, ["<|im_end|>", "<|endoftext|>"], sees="qwen3_5"),
+        Family("Qwen3.6", "qwen3_6", QWEN, ["<|im_end|>", "<|endoftext|>"], sees="qwen3_5"),
         Family("Qwen3.8", "qwen3_8", QWEN, ["<|im_end|>", "<|endoftext|>"]),
         Family("Llama 3.1", "llama3_1", LLAMA, ["<|eot_id|>", "<|eom_id|>"], "<|begin_of_text|>"),
         Family("Llama 3.2", "llama3_2", LLAMA, ["<|eot_id|>", "<|eom_id|>"], "<|begin_of_text|>"),
@@ -91,5 +105,10 @@ def make_family(family: Family, folder: Path) -> Path:
     (folder / "tokenizer_config.json").write_text(json.dumps(names))
     stops = [tokenizer.token_to_id(token) for token in family.stops]
     (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": stops}))
-    (folder / "config.json").write_text("{}")
+    config: dict[str, Any] = {}
+    if family.sees:
+        token = tokenizer.token_to_id("<|image_pad|>")
+        config = {"model_type": family.sees, "vision_config": {}, "image_token_id": token}
+        (folder / "preprocessor_config.json").write_text(json.dumps(PROCESSOR))
+    (folder / "config.json").write_text(json.dumps(config))
     return folder

@@ -16,6 +16,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from engine.protocol.problems import StoreError
+from engine.protocol.records.conversations import ImageSpan
 from engine.runtime.files import sync_open
 from engine.storage.checkpoints.checkpoint import FULL
 
@@ -40,6 +41,8 @@ class Completion(BaseModel):
     sampled: list[int]
     logprobs: list[float]
     """Natural logarithm, one per sampled token."""
+    images: list[ImageSpan] = Field(default_factory=list)
+    """Images among the tokens after those of the parent, by their places in the whole sequence."""
     digest: str
     """Digest of the request's messages and the answer."""
     reasoning: str
@@ -63,6 +66,7 @@ class CompletionWithHistory(BaseModel):
     start: int
     """Index of the first sampled token; the sampled tokens end the sequence."""
     text: str
+    images: list[ImageSpan]
 
 
 class DeletedCompletions(BaseModel):
@@ -123,7 +127,12 @@ class CompletionIndex:
         chain.reverse()
         tokens = [token for each in chain for token in (*each.prompt, *each.sampled)]
         text = "".join(each.text for each in chain)
-        return CompletionWithHistory(tokens=tokens, start=len(tokens) - len(one.sampled), text=text)
+        return CompletionWithHistory(
+            tokens=tokens,
+            start=len(tokens) - len(one.sampled),
+            text=text,
+            images=[image for each in chain for image in each.images],
+        )
 
 
 class Completions:

@@ -20,9 +20,10 @@ from engine.integrations.scripts.completions import (
 from engine.policy.base import Policy, SampledToken
 from engine.protocol.problems import RolloutError
 from engine.protocol.records.runs import RunSpec
-from engine.rollout.conversation import Conversation, OpenBranch, Prompt, Turn
+from engine.rollout.conversation import Conversation, OpenBranch, Prompt, Turn, spans_of
 from engine.rollout.gateway.requests import ChatRequest
 from engine.rollout.gateway.sessions import Session
+from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.syntaxes import Reply
 
@@ -34,9 +35,15 @@ class SharedConversation(Conversation):
     """Conversation of one request, which may continue any completion sampled for the key."""
 
     def __init__(
-        self, chat: ChatFormat, known: Completions, version: int, temperature: float, top_p: float
+        self,
+        chat: ChatFormat,
+        images: RunImages | None,
+        known: Completions,
+        version: int,
+        temperature: float,
+        top_p: float,
     ) -> None:
-        super().__init__(chat)
+        super().__init__(chat, images)
         self._known = known
         self._version = version
         self._temperature, self._top_p = temperature, top_p
@@ -65,6 +72,7 @@ class SharedConversation(Conversation):
                 prompt=prompt.tokens[begin:],
                 sampled=[token.token for token in sampled],
                 logprobs=[token.logprob for token in sampled],
+                images=[span for span in spans_of(prompt.images) if span.start >= begin],
                 digest=digest(self._digest(prompt.messages, len(prompt.messages)), turn.returned),
                 reasoning=turn.reasoning,
                 content=turn.content,
@@ -86,7 +94,7 @@ class SharedConversation(Conversation):
         if found is None:
             return None
         whole: CompletionWithHistory = self._known.held.whole(found)
-        self._branches.append(OpenBranch(tokens=list(whole.tokens)))
+        self._branches.append(OpenBranch(tokens=list(whole.tokens), images=whole.images))
         return Turn(
             messages=messages[:place],
             returned=message,
@@ -117,9 +125,16 @@ class ScriptSessions:
         self._config = spec.config
         self._chat: ChatFormat | None = None
         self._policy: Policy | None = None
+        self.images: RunImages | None = None
+        """Images of the messages; None until the run starts."""
         self.step = 0
         """Number of updates of the current weights."""
         self._open = asyncio.Event()
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether messages may have images, as far as it is known."""
+        return self.images is None or self.images.vision is not None
 
     def open(self, chat: ChatFormat, policy: Policy, step: int) -> None:
         """Let the script's chat requests pass: `policy` can sample now, with the weights of
@@ -160,10 +175,11 @@ class ScriptSessions:
             max_turns=1,
             name=f"{self.name}@{self.step}",
             tells_logprobs=True,
+            images=self.images,
         )
         top_p = 1.0 if request.top_p is None else request.top_p
         session.conversation = SharedConversation(
-            self._chat, self.known, self._policy.version, temperature, top_p
+            self._chat, self.images, self.known, self._policy.version, temperature, top_p
         )
         return session
 

@@ -14,6 +14,7 @@ from engine.policy.base import Policy
 from engine.protocol.events.run import RunFinished, RunStopped, StepStarted
 from engine.protocol.records.runs import Trajectory
 from engine.rollout.groups import close_group
+from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat
 from engine.storage.checkpoints.retention import prune
 from engine.storage.run_folder.run import Run
@@ -43,6 +44,7 @@ async def train(run: Run, policy: Policy, chat: ChatFormat, session: ScriptSessi
     """Train on the script's submissions until the script leaves or the user stops the run. Raises
     errors of the workers and of the store."""
     start_s = time.monotonic()
+    session.sessions.images = RunImages(chat, run.folder, run.config.model.max_context)
     policy.on_progress = lambda done, total: run.tick(step + 1, "training", done, total)
     session.sessions.shut()
     async with watch_script(session):
@@ -111,7 +113,7 @@ async def train_submission(
     if anew:
         await review(run, step, clock)
     groups, again = await close_batch(run, step, groups)
-    learned = await learn(run, policy, groups + again, step, clock)
+    learned = await learn(run, policy, session.sessions.images, groups + again, step, clock)
     extra_metrics = {"groups/again": float(len(again)), **sampled, **learned}
     extra_metrics["staleness"] = staleness(step, groups)
     metrics = step_metrics(groups, run.config.train.algorithm.advantage, extra_metrics, clock)

@@ -11,10 +11,11 @@ from engine.integrations.importers.art_groups import ArtAttempt, ArtGroup
 from engine.integrations.importers.art_trajectories import attempts_of
 from engine.integrations.scripts.completions import Completion, CompletionIndex
 from engine.protocol.problems import Refused
-from engine.protocol.records.conversations import Branch
+from engine.protocol.records.conversations import Branch, ImageSpan
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.runs import Split, Trajectory
 from engine.protocol.requests.scripts import CHOICE_ID, SentGroup, SentHistory
+from engine.rollout.conversation import pieces_of
 from engine.rollout.rendering.chat import ChatFormat
 from engine.runtime.text import replace_surrogates
 
@@ -156,6 +157,7 @@ def branches_of(
     spans: list[list[tuple[int, int]]] = []
     logprobs: list[list[float]] = []
     grammars: list[list[tuple[int, str]]] = []
+    images: list[list[ImageSpan]] = []
     trained: dict[str, Completion] = {}
     for history in histories:
         for one in history:
@@ -164,9 +166,10 @@ def branches_of(
             whole = known.whole(one)
             last = tokens[-1] if tokens else None
             if last is not None and whole.tokens[: len(last)] == last:
-                tokens[-1] = whole.tokens
+                tokens[-1], images[-1] = whole.tokens, whole.images
             else:
                 tokens.append(whole.tokens)
+                images.append(whole.images)
                 spans.append([])
                 logprobs.append([])
                 grammars.append([])
@@ -176,7 +179,7 @@ def branches_of(
             logprobs[-1] += one.logprobs
             trained[one.id] = one
     branches = [
-        Branch(tokens=t, spans=s, logprobs=p, pieces=chat.pieces(t), grammars=g)
-        for t, s, p, g in zip(tokens, spans, logprobs, grammars, strict=True)
+        Branch(tokens=t, spans=s, logprobs=p, pieces=pieces_of(chat, t, i), grammars=g, images=i)
+        for t, s, p, g, i in zip(tokens, spans, logprobs, grammars, images, strict=True)
     ]
     return branches, list(trained.values())

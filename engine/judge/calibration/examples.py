@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.judge.prompting.transcript import lines_of, shared_start, shorten_middle
+from engine.judge.prompting.transcript import lines_of, part_of, shared_start, shorten_middle
 from engine.protocol.records.labels import Label, preferences
 from engine.protocol.records.runs import Trajectory
 from engine.storage.run_folder.run import Run
@@ -74,5 +74,5 @@ def _likeness(words: set[str], task: str) -> float:
 
 
 def _lines(attempt: Trajectory, start: int, end: int | None, most: int) -> str:
-    part = attempt.model_copy(update={"messages": attempt.messages[start:end]})
+    part = part_of(attempt, start, end)
     return shorten_middle(lines_of(part, most, reasoning=False), most * 2)

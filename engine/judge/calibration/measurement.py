@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from engine.judge.calibration.agreement import order_of, tau_of
-from engine.judge.prompting.transcript import lines_of, shared_start, shorten_middle
+from engine.judge.prompting.transcript import lines_of, part_of, shared_start, shorten_middle
 from engine.protocol.identical import first_of_identical
 from engine.protocol.records.judging import Disagreement, Verdict
 from engine.protocol.records.labels import Agreement, Label, preferences
@@ -167,7 +167,7 @@ def labels_by_place(reader: RunReader) -> dict[Place, list[Label]]:
 
 
 def _excerpt(one: Trajectory, start: int, end: int | None) -> str:
-    part = one.model_copy(update={"messages": one.messages[start:end]})
+    part = part_of(one, start, end)
     return shorten_middle(lines_of(part, CASE_CHARS, reasoning=False), CASE_CHARS)
 
 

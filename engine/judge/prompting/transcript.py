@@ -9,7 +9,7 @@ import json
 from itertools import takewhile
 from typing import Any
 
-from engine.protocol.records.conversations import Message
+from engine.protocol.records.conversations import IMAGE, Message
 from engine.protocol.records.runs import Trajectory
 
 LEAST_SHARE = 200
@@ -44,16 +44,45 @@ def without_reasoning(trajectory: Trajectory) -> Trajectory:
     return trajectory.model_copy(update={"messages": messages})
 
 
+def part_of(trajectory: Trajectory, start: int = 0, end: int | None = None) -> Trajectory:
+    """Return a trajectory with its messages from `start` to `end` only, as text: each image is
+    "[image 1]", numbered in the whole trajectory; an image that comes again keeps its number."""
+    numbers: dict[str, int] = {}
+    messages = [_as_text(message, numbers) for message in trajectory.messages]
+    return trajectory.model_copy(update={"messages": messages[start:end]})
+
+
+def _as_text(message: Message, numbers: dict[str, int]) -> Message:
+    if not message.images:
+        return message
+    pieces = message.content.split(IMAGE)
+    content = pieces[0]
+    for image, piece in zip(message.images, pieces[1:], strict=False):
+        content += f"[image {numbers.setdefault(image, len(numbers) + 1)}]{piece}"
+    return message.model_copy(update={"content": content, "images": []})
+
+
 def openai_messages(trajectory: Trajectory) -> list[dict[str, Any]]:
-    """Return messages as dictionaries in the OpenAI format, without absent keys."""
+    """Return messages as dictionaries in the OpenAI format, without absent keys; the content of a
+    message with images is a list of parts, and an image is `{"type": "image", "id": …}`."""
     return [
         {
             key: value
-            for key, value in message.model_dump().items()
-            if value not in (None, [], "") or key == "content"
+            for key, value in {**message.model_dump(), "content": _parts(message)}.items()
+            if (value not in (None, [], "") or key == "content") and key != "images"
         }
         for message in trajectory.messages
     ]
+
+
+def _parts(message: Message) -> str | list[dict[str, Any]]:
+    if not message.images:
+        return message.content
+    first, *rest = message.content.split(IMAGE)
+    parts: list[dict[str, Any]] = [{"type": "text", "text": first}]
+    for image, text in zip(message.images, rest, strict=False):
+        parts += [{"type": "image", "id": image}, {"type": "text", "text": text}]
+    return [part for part in parts if part.get("text") != ""]
 
 
 def shared_start(trajectories: list[list[Message]]) -> int:

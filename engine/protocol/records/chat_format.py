@@ -33,13 +33,21 @@ class ChatFormatFacts(Value):
     """Variable that turns reasoning on and off; empty if none does."""
     variables: tuple[str, ...] = ()
     """All variables that the template reads."""
+    images: bool = False
+    """Whether the model reads images in messages of the user."""
+    tool_images: bool = False
+    """Whether it reads images in tool results, too."""
 
 
 def chat_format_checks(facts: ChatFormatFacts, model: ModelConfig, uses_tools: bool) -> list[Check]:
     """Describe a chat format under the settings `model`: one line, then warnings. `uses_tools`:
     whether the agent offers tools to the model."""
     reasons = facts.reasons and model.thinking != "off"
-    parts = [_tools(facts, model), _reasoning(facts, model) if facts.reasons else ""]
+    parts = [
+        _tools(facts, model),
+        _reasoning(facts, model) if facts.reasons else "",
+        _images(facts),
+    ]
     words = "; ".join(part for part in parts if part) or "no tool calls, no reasoning"
     checks = [_check("good", f"{words[0].upper()}{words[1:]}.")]
     if uses_tools and not _syntax(facts, model):
@@ -91,6 +99,12 @@ def _reasoning(facts: ChatFormatFacts, model: ModelConfig) -> str:
     if model.thinking == "off" and facts.switch:
         return "reasoning off"
     return KEPT["always"] if model.keep_reasoning == "always" else KEPT[facts.keeps_reasoning]
+
+
+def _images(facts: ChatFormatFacts) -> str:
+    if not facts.images:
+        return ""
+    return "reads images" if facts.tool_images else "reads images, but not in tool results"
 
 
 def _no_tools(facts: ChatFormatFacts) -> Check:

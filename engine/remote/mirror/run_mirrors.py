@@ -26,6 +26,7 @@ from engine.remote.tunnel.home import LocalMachine
 from engine.runtime.closing import cancel
 from engine.runtime.files import replace_file
 from engine.storage.project import load_config
+from engine.storage.run_folder.images import FOLDER as IMAGES
 from engine.storage.run_folder.run import LOG, SPEC
 from engine.training.sft.data import HELD_OUT, TRAIN
 from engine.trust.store import remember_run
@@ -192,9 +193,9 @@ class Mirrors:
         self._followed[run_id] = Followed(client, replica, task, mirror)
 
     async def catch_up(self, client: EngineClient, run: Path) -> None:
-        """Copy the missing events and the log of a run, whose replica is in folder `run`, and stop
-        mirroring it. Raises LaunchError where the connection is lost, Refused where the run is no
-        longer there."""
+        """Copy what is missing of a run, whose replica is in folder `run`: events, log and images;
+        and stop mirroring it. Raises LaunchError where the connection is lost, Refused where the
+        run is no longer there."""
         async with self._following:
             await self._stop_one(run.name)
             replica = await self._replica(client, run.name, run)
@@ -203,6 +204,7 @@ class Mirrors:
             finally:
                 await asyncio.to_thread(replica.close)
         await fetch(client, run.name, run, LOG, _unheard, MOST_SMALL_BYTES)
+        await fetch(client, run.name, run, IMAGES, _unheard)
 
     async def release(self, run: Path) -> None:
         """Turn the mirrored run in folder `run` into a run of this machine: stop mirroring and

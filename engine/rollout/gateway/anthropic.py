@@ -1,6 +1,6 @@
 """Messages API of Anthropic on top of chat completions: requests in, answers and streams out.
 
-Text, tool use and thinking are supported; images, documents and tools that run at Anthropic are
+Text, images, tool use and thinking are supported; documents and tools that run at Anthropic are
 refused with an explanation. Pure functions, but for the stream.
 """
 
@@ -14,6 +14,7 @@ from starlette.responses import JSONResponse
 
 from engine.protocol.problems import RolloutError
 from engine.rollout.gateway.completions import usage_of
+from engine.rollout.gateway.images import image_part
 from engine.rollout.gateway.requests import (
     MOST_MESSAGES,
     MOST_NAME,
@@ -157,19 +158,19 @@ def _messages(turn: Turn, where: str) -> list[Message]:
     if turn.role == "assistant":
         return [_assistant(blocks, where)]
     found: list[Message] = []
-    words: list[str] = []
+    own: list[tuple[Block, str]] = []
     for place, block in enumerate(blocks):
         at = f"{where}.content.{place}"
         if block.get("type") == "tool_result":
-            content = _text(block.get("content") or "", f"{at}.content")
+            content = _content(block.get("content") or "", f"{at}.content")
             if block.get("is_error"):
-                content = f"Error: {content}"
+                content = _as_error(content)
             name = block.get("tool_use_id")
             found.append({"role": "tool", "tool_call_id": name, "content": content})
         else:
-            words.append(_block_text(block, at))
-    if words or not found:
-        found.append({"role": turn.role, "content": "\n".join(words)})
+            own.append((block, at))
+    if own or not found:
+        found.append({"role": turn.role, "content": _joined_parts(own)})
     return found
 
 
@@ -190,6 +191,49 @@ def _assistant(blocks: list[Block], where: str) -> Message:
             case _:
                 message["content"] += _block_text(block, f"{where}.content.{place}")
     return {**message, "tool_calls": calls} if calls else message
+
+
+def _content(content: Any, where: str) -> str | list[dict[str, Any]]:
+    """Content as text, or as parts of a chat message if it has images."""
+    if not isinstance(content, list):
+        return _text(content, where)
+    return _joined_parts([(block, f"{where}.{n}") for n, block in enumerate(content)])
+
+
+def _joined_parts(blocks: list[tuple[Block, str]]) -> str | list[dict[str, Any]]:
+    """Blocks, each with its place in the request, as text or, if they have images, as parts; text
+    blocks behind one another are joined by line breaks."""
+    if not any(_is_image(block) for block, _ in blocks):
+        return "\n".join(_block_text(block, at) for block, at in blocks)
+    parts: list[dict[str, Any]] = []
+    for block, at in blocks:
+        if _is_image(block):
+            parts.append(image_part(_data_url(block, at), at))
+        elif parts and parts[-1]["type"] == "text":
+            parts[-1]["text"] += "\n" + _block_text(block, at)
+        else:
+            parts.append({"type": "text", "text": _block_text(block, at)})
+    return parts
+
+
+def _is_image(block: Any) -> bool:
+    return isinstance(block, dict) and block.get("type") == "image"
+
+
+def _data_url(block: Block, where: str) -> str:
+    """Image of a block as a data URL, or the URL that it names."""
+    match block.get("source"):
+        case {"type": "base64", "data": str(data)}:
+            return f"data:{block['source'].get('media_type', '')};base64,{data}"
+        case {"type": "url", "url": str(url)}:
+            return url
+    raise _refused(f"{where}.source", "the image itself must be sent, as base64")
+
+
+def _as_error(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return f"Error: {content}"
+    return [{"type": "text", "text": "Error: "}, *content]
 
 
 def _text(content: Any, where: str) -> str:

@@ -21,6 +21,7 @@ from engine.protocol.problems import AtelierError, RolloutError
 from engine.rollout.gateway import anthropic
 from engine.rollout.gateway.completions import DONE, Tokens, completion_body, completion_chunks
 from engine.rollout.gateway.fields import Dialect
+from engine.rollout.gateway.images import without_data
 from engine.rollout.gateway.messages import first_invalid_field
 from engine.rollout.gateway.requests import (
     MODEL_NAME,
@@ -97,7 +98,7 @@ class Gateway:
         found = self._sessions.get(key)
         if found is None or isinstance(found, RemoteSession):
             return REMOTE_BYTES
-        return request_bytes(found.max_context)
+        return request_bytes(found.max_context, found.reads_images)
 
     def session_of(self, request: Request) -> Found:
         """Session of the rollout whose API key a request has, or the session factory of a script.
@@ -143,11 +144,12 @@ class Gateway:
             owned = _owned(session, "Responses of the Responses API")
             parsed = await self._parsed(ResponsesRequest, request, "responses")
             before = _before(histories, parsed.previous_response_id)
-            chat = with_system(chat_request(parsed, before), owned.system)
+            new = await without_data(owned, input_messages(parsed))
+            chat = with_system(chat_request(parsed, [*before, *new]), owned.system)
             call, tokens = await begin(owned, chat), _tokens(owned, as_ids=False)
 
             def remember(response: dict[str, Any], message: Message) -> None:
-                histories[response["id"]] = [*before, *input_messages(parsed), message]
+                histories[response["id"]] = [*before, *new, message]
 
             if not parsed.stream:
                 choice = await last(call.arrivals(0))
@@ -174,8 +176,8 @@ class Gateway:
             owned = _owned(session, "Answers of the Messages API")
             parsed = await self._parsed(anthropic.MessagesRequest, request, "messages")
             anthropic.refuse_prefill(parsed)
-            chat = anthropic.chat_request(parsed, await _switch(owned))
-            call = await begin(owned, with_system(chat, owned.system))
+            chat = await _entered_with(owned, anthropic.chat_request(parsed, await _switch(owned)))
+            call = await begin(owned, chat)
             if not parsed.stream:
                 choice = await last(call.arrivals(0))
                 return JSONResponse(anthropic.message_body(call, choice))
@@ -197,7 +199,7 @@ class Gateway:
                     "gateway.no_count", "The provider of this model does not count tokens ahead."
                 )
             parsed = await self._parsed(anthropic.MessagesRequest, request, "messages")
-            chat = with_system(anthropic.chat_request(parsed, await _switch(owned)), owned.system)
+            chat = await _entered_with(owned, anthropic.chat_request(parsed, await _switch(owned)))
             values = chat.variables(await owned.chat.described())
             most = owned.max_context * COUNTED_CONTEXTS
             prompt = await owned.conversation.prompt(
@@ -311,7 +313,14 @@ async def _entered(
 ) -> tuple[Session | RemoteSession, ChatRequest]:
     """Session of a request, and the request with the session's settings applied."""
     session = found if isinstance(found, Session | RemoteSession) else await found.enter(request)
-    request = with_system(request, session.system)
+    request = await _entered_with(session, request)
     if isinstance(session, Session) and session.tells_logprobs:
         request = request.model_copy(update={"logprobs": True})
     return session, request
+
+
+async def _entered_with(session: Session | RemoteSession, request: ChatRequest) -> ChatRequest:
+    """Request with the session's system message, and the ids of its images in place of their
+    data."""
+    messages = await without_data(session, request.messages)
+    return with_system(request.model_copy(update={"messages": messages}), session.system)

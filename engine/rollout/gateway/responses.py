@@ -1,7 +1,8 @@
 """Responses API of OpenAI on top of chat completions: conversion of requests and responses.
 
-A response has reasoning, a message and function calls, as far as the model wrote them. Other parts
-of the API (files, images, tools that a provider executes) are refused with an explanation.
+A response has reasoning, a message and function calls, as far as the model wrote them. Images of a
+request are given to models that read them. Other parts of the API (files, tools that a provider
+executes) are refused with an explanation.
 """
 
 import itertools
@@ -15,13 +16,14 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from engine.protocol.problems import RolloutError
 from engine.rollout.gateway.completions import Tokens, usage_of
+from engine.rollout.gateway.images import image_part
 from engine.rollout.gateway.messages import FlatTool, Item, Name, form
 from engine.rollout.gateway.requests import MOST_MESSAGES, MOST_TOOLS, ChatRequest
 from engine.rollout.gateway.sampling import ModelCall
 from engine.rollout.gateway.sessions import Choice
-from engine.rollout.rendering.chat import reasoning_of
+from engine.rollout.rendering.chat import not_text, reasoning_of
 
-TEXT = {"input_text", "output_text", "text"}
+TEXT, IMAGE = {"input_text", "output_text", "text"}, "input_image"
 Message = dict[str, Any]
 
 
@@ -60,14 +62,13 @@ class ResponsesRequest(BaseModel):
         return bool(self.top_logprobs) or "message.output_text.logprobs" in (self.include or [])
 
 
-def chat_request(request: ResponsesRequest, before: list[Message]) -> ChatRequest:
-    """Convert a request to a chat completion request. `before` are the messages of the previous
-    response. Raises RolloutError for items that are neither text nor function calls, and for
-    settings that are not supported."""
+def chat_request(request: ResponsesRequest, messages: list[Message]) -> ChatRequest:
+    """Convert a request to a chat completion request. `messages` are those of the previous response
+    and its own. Raises RolloutError for settings that are not supported."""
     first = [{"role": "system", "content": request.instructions}] if request.instructions else []
     return ChatRequest(
         model=request.model,
-        messages=[*first, *before, *input_messages(request)],
+        messages=[*first, *messages],
         tools=[_tool(tool) for tool in request.tools or []] or None,
         tool_choice=_tool_choice(request.tool_choice),
         parallel_tool_calls=request.parallel_tool_calls,
@@ -109,12 +110,12 @@ def _response_format(text: dict[str, Any]) -> dict[str, Any] | None:
 
 def input_messages(request: ResponsesRequest) -> list[Message]:
     """Request items as chat messages; reasoning, text and function calls of one assistant turn are
-    merged."""
+    merged. Raises RolloutError for items that are neither messages nor function calls."""
     if isinstance(request.input, str):
         return [{"role": "user", "content": request.input}]
     messages: list[Message] = []
-    for item in request.input:
-        message = _message(item, item.get("type", "message"))
+    for place, item in enumerate(request.input):
+        message = _message(item, item.get("type", "message"), f"input.{place}")
         if message["role"] == "assistant" and messages and messages[-1]["role"] == "assistant":
             _join(messages[-1], message)
         else:
@@ -288,16 +289,19 @@ def _tool(tool: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": kept}
 
 
-def _message(item: dict[str, Any], kind: str) -> Message:
+def _message(item: dict[str, Any], kind: str, at: str) -> Message:
     match kind:
         case "message":
-            return {"role": item.get("role", "user"), "content": _text(item.get("content"))}
+            role = item.get("role", "user")
+            content = item.get("content")
+            read = _text(content) if role == "assistant" else _content(content, f"{at}.content")
+            return {"role": role, "content": read}
         case "function_call":
             function = {"name": item.get("name"), "arguments": item.get("arguments")}
             call = {"id": item.get("call_id"), "type": "function", "function": function}
             return {"role": "assistant", "content": "", "tool_calls": [call]}
         case "function_call_output":
-            output = _text(item.get("output"))
+            output = _content(item.get("output"), f"{at}.output")
             return {"role": "tool", "tool_call_id": item.get("call_id"), "content": output}
         case "reasoning":
             parts = [*(item.get("content") or []), *(item.get("summary") or [])]
@@ -310,15 +314,25 @@ def _message(item: dict[str, Any], kind: str) -> Message:
     )
 
 
+def _content(content: Any, at: str) -> str | list[dict[str, Any]]:
+    """Content as text, or as parts if it has images."""
+    parts = content if isinstance(content, list) else []
+    if not any(isinstance(part, dict) and part.get("type") == IMAGE for part in parts):
+        return _text(content)
+    return [
+        image_part(part.get("image_url"), f"{at}.{number}")
+        if isinstance(part, dict) and part.get("type") == IMAGE
+        else {"type": "text", "text": _text([part])}
+        for number, part in enumerate(parts)
+    ]
+
+
 def _text(content: Any) -> str:
     if content is None or isinstance(content, str):
         return content or ""
     parts = content if isinstance(content, list) else [content]
     if not all(isinstance(part, dict) and part.get("type") in TEXT for part in parts):
-        raise RolloutError.of(
-            "gateway.not_text",
-            "The model reads text only; a message contains an image, audio or file.",
-        )
+        raise not_text()
     return "".join(str(part.get("text", "")) for part in parts)
 
 

@@ -244,6 +244,7 @@ class PolicyCall:
         free = session.free
         return SampleRequest(
             tokens=self._prompt.tokens,
+            images=self._prompt.images,
             max_tokens=self._limit()[0],
             temperature=request.temperature
             if free and request.temperature is not None

@@ -15,6 +15,7 @@ from engine.protocol.records.judging import Usage
 from engine.protocol.records.runs import CutBy
 from engine.rollout.conversation import Conversation
 from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, too_many_turns
+from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat, text_of
 from engine.runtime.seeds import derive
 
@@ -38,6 +39,8 @@ class Session:
     """Model name in responses."""
     tells_logprobs: bool = False
     """Whether responses always carry log-probs."""
+    images: RunImages | None = None
+    """Images of the messages; None if the run keeps none."""
     conversation: Conversation = field(init=False)
     calls: int = 0
     capped_calls: int = 0
@@ -46,7 +49,12 @@ class Session:
     """First failure caused by the policy, not the agent: the rollout does not count."""
 
     def __post_init__(self) -> None:
-        self.conversation = Conversation(self.chat)
+        self.conversation = Conversation(self.chat, self.images)
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether its messages may have images."""
+        return self.images is not None and self.chat.vision is not None
 
     def seed_of(self, call: int, index: int) -> int:
         """Sampling seed of choice `index` (from 0) of model call number `call`, derived from the
@@ -84,6 +92,11 @@ class SessionFactory(Protocol):
     max_context: int
     """Token limit of prompt and completion together, per request."""
 
+    @property
+    def reads_images(self) -> bool:
+        """Whether messages may have images."""
+        ...
+
     async def enter(self, request: ChatRequest) -> Session:
         """Return a new session for one request. Raises RolloutError if the request is refused."""
         ...
@@ -101,11 +114,16 @@ REMOTE_BYTES = 8 * 2**20
 """Size limit of a request to a provider's model, whose context length is unknown."""
 
 
-def request_bytes(max_context: int) -> int:
+IMAGES_BYTES = 64 * 2**20
+"""Further bytes of a request to a model that reads images: an agent sends all images of its
+conversation with each request."""
+
+
+def request_bytes(max_context: int, reads_images: bool) -> int:
     """Size limit in bytes that admits every request whose prompt fits into `max_context` tokens: 1
-    MiB and 32 bytes a token. JSON encodes a character in up to 12 bytes, and a token of such
-    characters is rarely shorter than two thirds of one."""
-    return 2**20 + 32 * max_context
+    MiB and 32 bytes a token, and `IMAGES_BYTES` if it may have images. JSON encodes a character in
+    up to 12 bytes, and a token of such characters is rarely shorter than two thirds of one."""
+    return 2**20 + 32 * max_context + (IMAGES_BYTES if reads_images else 0)
 
 
 PASSED_ON = (

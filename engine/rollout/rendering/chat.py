@@ -20,7 +20,9 @@ from tokenizers import Tokenizer
 from engine.models.file_checks import chat_template, stop_tokens
 from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import ModelError, RolloutError
+from engine.protocol.records.conversations import IMAGE
 from engine.rollout.rendering.continuation import Recorded
+from engine.rollout.rendering.images import Vision, vision_of
 from engine.rollout.rendering.probes import Findings
 from engine.rollout.rendering.renderer import RenderClient
 from engine.rollout.rendering.syntaxes import Call, Reply
@@ -77,10 +79,13 @@ class ChatFormat:
         self.stops = stop_tokens(folder) or self._ids([self._special["eos_token"]])
         """Token ids that end an answer."""
         _refuse_patterns(self.tokenizer, folder)
+        self.vision: Vision | None = vision_of(folder, self.special_tokens)
+        """Images of the model; None if it reads text only."""
         load = {
             "template": chat_template(folder),
             "special": self._special,
             "stops": self.stops,
+            "placeholder": self.vision.placeholder if self.vision else "",
             "tokenizer": str(folder / "tokenizer.json"),
         }
         self._renderer = RenderClient(folder.name, load)
@@ -93,8 +98,10 @@ class ChatFormat:
         self.close()
 
     def close(self) -> None:
-        """End the renderer process; waits for it."""
+        """End the renderer process, and the image process; waits for them."""
         self._renderer.close()
+        if self.vision is not None:
+            self.vision.close()
 
     def check(self) -> None:
         """Render one greeting as a test, and find out what the template does. Raises ModelError if
@@ -171,6 +178,8 @@ class ChatFormat:
         variable, or if the text cannot fit into `most_tokens`."""
         findings = await self.described()
         shown = [for_template(message, findings) for message in messages]
+        if self.vision is not None:
+            self.vision.refuse_placeholders([messages, tools])
         answer = await self._renderer.request(
             "prompt",
             cached=recorded is None,
@@ -276,12 +285,12 @@ class ChatFormat:
 
 
 def for_template(message: dict[str, Any], findings: Findings) -> dict[str, Any]:
-    """Message as a template expects it: content as text, reasoning in its field, arguments of tool
-    calls as objects or as text."""
+    """Message as a template expects it: content as text, or as parts if it has images; reasoning in
+    its field, arguments of tool calls as objects or as text."""
     reasoning = reasoning_of(message)
     left = ("reasoning_content", "reasoning", "thinking")
     message = {name: value for name, value in message.items() if name not in left}
-    message["content"] = text_of(message.get("content"))
+    message["content"] = _shown_content(message.get("content"))
     if reasoning and findings.reasoning_field:
         message[findings.reasoning_field] = reasoning
     if message.get("role") == "developer" and not findings.developer:
@@ -332,22 +341,44 @@ def tool_calls_of(reply: Reply) -> list[dict[str, Any]]:
     ]
 
 
+def _shown_content(content: Any) -> str | list[dict[str, Any]]:
+    """Content as a template expects it: text, or a list of parts if it has images."""
+    text = text_of(content)
+    if not isinstance(content, list) or all(part.get("type") != "image" for part in content):
+        return text
+    return [
+        {"type": "image"} if part["type"] == "image" else {"type": "text", "text": text_of([part])}
+        for part in content
+    ]
+
+
 def text_of(content: Any) -> str:
-    """Text of an OpenAI content field: a string, None or text parts. Raises RolloutError for other
-    content."""
+    """Text of an OpenAI content field: a string, None or parts that are text or stored images, each
+    of which is the character `IMAGE`. Raises RolloutError for other content."""
     if content is None:
         return ""
     if isinstance(content, str):
         return content
     if isinstance(content, list) and all(isinstance(p, dict) for p in content):
-        if any(part.get("type") not in ("text", "refusal") for part in content):
-            raise RolloutError.of(
-                "gateway.not_text",
-                "The model reads text only; a message contains an image, audio or file.",
-            )
-        return "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
+        return "".join(_text_of_part(part) for part in content)
     raise RolloutError.of(
         "gateway.bad_message", "A message's content is neither text nor a list of parts."
+    )
+
+
+def _text_of_part(part: dict[str, Any]) -> str:
+    match part.get("type"):
+        case "text" | "refusal":
+            return str(part.get("text") or part.get("refusal") or "")
+        case "image" if isinstance(part.get("id"), str):
+            return IMAGE
+    raise not_text()
+
+
+def not_text() -> RolloutError:
+    """Error for content of a kind that the model cannot read."""
+    return RolloutError.of(
+        "gateway.not_text", "The model reads text only; a message contains an image, audio or file."
     )
 
 

@@ -20,7 +20,7 @@ from engine.trust.files import MOST_TEXT_BYTES, project_file, read_regular
 
 FILES = (
     *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json"),
-    "generation_config.json",
+    *("generation_config.json", "preprocessor_config.json", "processor_config.json"),
 )
 """Files that decide on a chat format."""
 MOST_CACHED = 32

@@ -36,6 +36,7 @@ TOOL: dict[str, Any] = {
     },
 }
 USER = {"role": "user", "content": "qwords"}
+PICTURE = [{"type": "image"}, {"type": "text", "text": "qwords"}]
 WHY, WORDS = "rwhy", "awords"
 
 
@@ -65,6 +66,10 @@ class Findings(NamedTuple):
     """Whether it shows messages of the role `developer`."""
     variables: list[str]
     """Names of further variables that it reads."""
+    images: bool
+    """Whether it shows images in messages of the user, to a model that reads them."""
+    tool_images: bool
+    """Whether it shows images in tool results, too."""
 
 
 class Answered(NamedTuple):
@@ -83,8 +88,11 @@ class Probe:
         syntaxes: Syntaxes,
         encode: Callable[[str], list[int]],
         stops: list[int],
+        placeholder: str,
     ) -> None:
+        """`placeholder`: text that stands for an image; empty if the model reads text only."""
         self._template, self._syntaxes = template, syntaxes
+        self._placeholder = placeholder
         self._encode, self._stops = encode, frozenset(stops)
 
     def describe(self) -> Findings:
@@ -107,6 +115,10 @@ class Probe:
             wants_description=self._wants_description(),
             developer=self._shows("dwords", [{"role": "developer", "content": "dwords"}, USER]),
             variables=self._template.variables,
+            images=self._shows_image([{**USER, "content": PICTURE}]),
+            tool_images=self._shows_image(
+                [USER, _calling(1, text_arguments), {**_results(1)[0], "content": PICTURE}]
+            ),
         )
 
     def _rendered(self, messages: Messages, tools: Messages, answer: bool, **values: Any) -> str:
@@ -117,6 +129,10 @@ class Probe:
 
     def _shows(self, words: str, messages: Messages) -> bool:
         return words in self._rendered(messages, [], False)
+
+    def _shows_image(self, messages: Messages) -> bool:
+        shown = self._rendered(messages, [TOOL], True)
+        return bool(self._placeholder) and shown.count(self._placeholder) == 1 and "qwords" in shown
 
     def _calls_shown(self, text: bool) -> bool:
         shown = self._rendered([USER, _calling(1, text)], [TOOL], False)

@@ -20,7 +20,7 @@ from collections import OrderedDict
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from engine.protocol.problems import ModelError, RolloutError
+from engine.protocol.problems import AtelierError, ModelError, RolloutError
 from engine.rollout.rendering.worker import ENCODE_S, FRAME, LOAD_S, MEMORY_BYTES, RENDER_S, read
 from engine.runtime.paths import ROOT
 from engine.runtime.variables import allowed_environment
@@ -173,15 +173,18 @@ class RenderClient:
             head = {"error": "ended", "message": why}
         if "error" in head:
             self._end()
-            line = head.get("line")
-            raise ModelError.of(
-                "model.bad_chat_template",
-                f"The chat template or tokenizer of {self._name} cannot be used: "
-                f"{head.get('message', 'it needs too much memory')}.",
-                "Use the files of the original model.",
-                where=self._name + (f", line {line}" if line else ""),
-            )
+            raise self._not_loaded(head)
         return worker
+
+    def _not_loaded(self, head: dict[str, Any]) -> AtelierError:
+        line = head.get("line")
+        return ModelError.of(
+            "model.bad_chat_template",
+            f"The chat template or tokenizer of {self._name} cannot be used: "
+            f"{head.get('message', 'it needs too much memory')}.",
+            "Use the files of the original model.",
+            where=self._name + (f", line {line}" if line else ""),
+        )
 
     def _end(self) -> int | None:
         """End the process; returns its exit status, as subprocess reports it."""

@@ -5,7 +5,8 @@ usage: python -m engine.rollout.rendering.worker SOCKET
 
 Frames in both directions: lengths of head and tail (two big-endian 32-bit numbers), the head as
 JSON, the tail as bytes (token ids, 32 bits each). A request that takes too long ends the process by
-a signal that identifies the part: SIGVTALRM rendering, SIGPROF tokenising.
+a signal that identifies the part: SIGVTALRM rendering, SIGPROF tokenising. A process that loads an
+image processor (`load_images`) reads images instead.
 """
 
 import contextlib
@@ -16,7 +17,7 @@ import socket
 import struct
 import sys
 from array import array
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer
 
@@ -24,6 +25,9 @@ from engine.rollout.rendering.continuation import Recorded, Tokens, continue_rec
 from engine.rollout.rendering.probes import Probe
 from engine.rollout.rendering.syntaxes import Syntaxes
 from engine.rollout.rendering.template import Template, TooLong
+
+if TYPE_CHECKING:
+    from engine.rollout.rendering.image_reader import ImageReader
 
 RENDER_S = 3.0
 """CPU seconds for one rendering."""
@@ -36,6 +40,12 @@ PARSED_PER_S = 5_000
 MEMORY_BYTES = 512 * 2**20
 """Bytes that a request may use in addition to the loaded model."""
 FRAME = struct.Struct("!II")
+IMAGE_S = 15.0
+"""CPU seconds for one image."""
+IMAGE_MEMORY_BYTES = 3 * 2**30
+"""Bytes that reading an image may use in addition to the loaded image processor."""
+LOAD_IMAGES_S = 60.0
+"""CPU seconds for loading an image processor, which imports transformers."""
 SHRINKING = 4
 """Maximum number of characters that a normalizer may merge into one, for a lower bound of a
 prompt's length in tokens."""
@@ -51,7 +61,7 @@ class Renderer:
     def __init__(self, head: dict[str, Any]) -> None:
         with _limited(signal.ITIMER_VIRTUAL, LOAD_S):
             self._tokenizer = Tokenizer.from_file(head["tokenizer"])
-        self._stops = head["stops"]
+        self._stops, self._placeholder = head["stops"], head["placeholder"]
         added = self._tokenizer.get_added_tokens_decoder()
         names = (self._tokenizer.id_to_token(stop) for stop in head["stops"])
         self._tokens = Tokens(
@@ -59,7 +69,7 @@ class Renderer:
             special=[token.content for token in added.values() if token.special],
         )
         self._syntaxes = Syntaxes(self._tokenizer, head["stops"], head["template"])
-        _limit_memory()
+        _limit_memory(MEMORY_BYTES)
         with _limited(signal.ITIMER_VIRTUAL, RENDER_S):  # compiling evaluates what is constant
             self._template = Template(head["template"], head["special"])
         longest = max(map(len, self._tokenizer.get_vocab()), default=1)
@@ -73,6 +83,7 @@ class Renderer:
                 self._syntaxes,
                 lambda text: self.encode(text, special=False).tolist(),
                 self._stops,
+                self._placeholder,
             )
             return probe.describe()._asdict()
 
@@ -133,6 +144,16 @@ class Renderer:
         return array("I", found.ids)
 
 
+def load_images(folder: str) -> "ImageReader":
+    """Load the image processor of the model in `folder`."""
+    from engine.rollout.rendering.image_reader import ImageReader
+
+    with _limited(signal.ITIMER_VIRTUAL, LOAD_IMAGES_S):
+        reader = ImageReader(folder)
+    _limit_memory(IMAGE_MEMORY_BYTES)
+    return reader
+
+
 @contextlib.contextmanager
 def _limited(timer: int, seconds: float):  # type: ignore[no-untyped-def]
     """Limit the CPU time of the block: beyond it the kernel ends the process, which a template
@@ -145,8 +166,9 @@ def _limited(timer: int, seconds: float):  # type: ignore[no-untyped-def]
 
 
 def serve(line: socket.socket) -> None:
-    """Answer render requests on the socket `line` until its other end is closed."""
+    """Answer requests on the socket `line` until its other end is closed."""
     renderer: Renderer | None = None
+    images: ImageReader | None = None
     while (head := receive(line)) is not None:
         tokens: array[int] | None = None
         try:
@@ -154,6 +176,13 @@ def serve(line: socket.socket) -> None:
                 case "load":
                     renderer = Renderer(head)
                     answer: dict[str, Any] = {}
+                case "load_images":
+                    images = load_images(**head)
+                    answer = {}
+                case "image":
+                    assert images is not None
+                    with _limited(signal.ITIMER_PROF, IMAGE_S):
+                        answer = images.read(**head)
                 case "prompt":
                     assert renderer is not None
                     answer, tokens = renderer.prompt(**head)
@@ -210,14 +239,14 @@ def read(line: socket.socket, count: int) -> bytes | None:
     return bytes(parts)
 
 
-def _limit_memory() -> None:
-    """Limit the address space to the current size plus `MEMORY_BYTES` (Linux only; no limit
+def _limit_memory(more_bytes: int) -> None:
+    """Limit the address space to the current size plus `more_bytes` (Linux only; no limit
     elsewhere)."""
     if sys.platform != "linux":
         return
     with open("/proc/self/statm") as file:
         taken = int(file.read().split()[0]) * resource.getpagesize()
-    most = taken + MEMORY_BYTES
+    most = taken + more_bytes
     hard = resource.getrlimit(resource.RLIMIT_AS)[1]
     if hard != resource.RLIM_INFINITY:
         most = min(most, hard)

@@ -16,11 +16,12 @@ from engine.remote.sync.incoming import Incoming
 from engine.remote.sync.manifest import listed, manifest
 from engine.server.bodies import Routes, body_of, json_of, number_of, text_of
 from engine.server.composition import Services
+from engine.storage.run_folder.images import INPUTS
 
 EXPORTS = "exports"
 LONGEST_WAIT_S = 20.0
 BLOCK = 2**18
-NEVER_SENT = ("run.db*", "lock", "ballast", ".arriving/", "replica.json")
+NEVER_SENT = ("run.db*", "lock", "ballast", ".arriving/", "replica.json", f"/{INPUTS}/")
 """Files of a run folder that belong to this machine; the database is sent in pages."""
 
 

@@ -26,6 +26,7 @@ from engine.protocol.requests.arena import ArenaTicked, AskArena
 from engine.protocol.requests.evaluation import Contestant
 from engine.reward.advantage.group import group_summary
 from engine.rollout.agents.processes import AgentPool, Agents
+from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import open_chat
 from engine.rollout.rollout import RemoteStage, RolloutPlace, Stage, roll_out
 from engine.runtime.closing import cancel, closing
@@ -164,7 +165,8 @@ class ArenaService:
                 return
             policy = await self._policy_for(run, contestant, config.model, crowded)
             async with open_chat(Path(contestant.model_path), config.model) as chat:
-                yield Stage(config, chat, policy, *shared, None, contestant.name)
+                images = RunImages(chat, run.folder, config.model.max_context)
+                yield Stage(config, chat, policy, *shared, None, contestant.name, images=images)
 
     @contextlib.asynccontextmanager
     async def _agents(

@@ -19,6 +19,7 @@ from engine.protocol.config.project import JudgeConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.judging import Rubric
 from engine.protocol.requests.runs import TryJudge
+from engine.rollout.images import RunImages
 from engine.runtime.closing import closing
 from engine.server.services.credentials import Credentials
 from engine.storage.project import load_config
@@ -65,15 +66,19 @@ class JudgeService:
 
 
 @contextlib.asynccontextmanager
-async def judging(run: Run, access: Access, policy: Policy | None) -> AsyncIterator[Panel | None]:
+async def judging(
+    run: Run, access: Access, policy: Policy | None, images: RunImages | None = None
+) -> AsyncIterator[Panel | None]:
     """Context manager of the judges of one run (None if judging is disabled); their process ends
     with the block. `access` supplies API keys. With `policy` None, the policy's model is not used
-    as a judge."""
+    as a judge; `images` are those that it reads."""
     judge = run.config.judge
     if not judge.enabled:
         yield None
         return
-    local = LocalJudge(policy) if judge.local and policy else None
+    local = (
+        LocalJudge(policy, images.inputs if images else None) if judge.local and policy else None
+    )
     if not judge.models:
         yield Panel(run, None, local)
         return

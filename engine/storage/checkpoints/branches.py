@@ -28,6 +28,7 @@ from engine.storage.checkpoints.references import NamedCheckpoint, find_checkpoi
 from engine.storage.project import load_config
 from engine.storage.run_db.copy import copy_until
 from engine.storage.run_db.writer import RunWriter
+from engine.storage.run_folder.images import ImageStore
 from engine.storage.run_folder.run import DATABASE, Run, run_reader, write_spec
 
 SCRATCH = ".branch-"
@@ -234,6 +235,7 @@ def _fill(origin: Origin, folder: Path, spec: RunSpec) -> Checkpoint | None:
     run, source = origin.source.folder, origin.source.checkpoint
     database = run / DATABASE
     copy_until(database, folder / DATABASE, spec.id, origin.history, origin.parent.replay)
+    ImageStore(run).copy_to(folder)
     if source is None:
         return None
     shutil.copytree(run / source.path, target, symlinks=True)  # no content from elsewhere

@@ -27,7 +27,7 @@ FILES = (
     "demonstrations.jsonl",
     "held_out.jsonl",
 )
-FOLDERS = (".", "logs", "checkpoints", "damaged", "exports")
+FOLDERS = (".", "logs", "checkpoints", "damaged", "exports", "images", "images/inputs")
 
 
 def check_run_folder(folder: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from engine.policy.base import ScoreBatch, Scores, TrainBatch, TrainItem
+from engine.policy.base import ImageInput, ScoreBatch, Scores, TrainBatch, TrainItem
 from engine.protocol.config.algorithm import Algorithm, AnchorCredit, ValueCredit
 from engine.protocol.config.project import TrainConfig
 from engine.protocol.records.conversations import Branch
@@ -23,6 +23,8 @@ class Row(NamedTuple):
     group: int
     trajectory: Trajectory
     branch: Branch
+    images: Sequence[ImageInput] = ()
+    """Images of the branch, with the inputs of the vision model."""
 
 
 class Attempt(NamedTuple):
@@ -74,7 +76,10 @@ def required_scores(rows: list[Row], train: TrainConfig) -> ScoreBatch | None:
     return ScoreBatch(
         items=[
             TrainItem(
-                tokens=row.branch.tokens, spans=row.branch.spans, grammars=row.branch.grammars
+                tokens=row.branch.tokens,
+                images=list(row.images),
+                spans=row.branch.spans,
+                grammars=row.branch.grammars,
             )
             for row in rows
         ],
@@ -96,6 +101,7 @@ def train_items(
     for number, row in enumerate(rows):
         item = TrainItem(
             tokens=row.branch.tokens,
+            images=list(row.images),
             spans=row.branch.spans,
             logprobs=row.branch.logprobs,
             advantages=advantages_BT[number],

@@ -6,6 +6,7 @@ value head, or several updates per step.
 
 from engine.policy.base import AdamStep, Policy, ScoreBatch, TrainBatch
 from engine.protocol.records.runs import Trajectory
+from engine.rollout.images import RunImages
 from engine.storage.run_folder.run import Run
 from engine.training.step.batch import (
     distance,
@@ -20,14 +21,22 @@ from engine.training.step.metrics import Clock
 
 
 async def learn(
-    run: Run, policy: Policy, groups: list[list[Trajectory]], step: int, clock: Clock
+    run: Run,
+    policy: Policy,
+    images: RunImages | None,
+    groups: list[list[Trajectory]],
+    step: int,
+    clock: Clock,
 ) -> dict[str, float]:
     """Update the policy from all groups with signal, and make the sampler use the new weights as
-    version `step`. Returns metrics; empty, without an update, if no group has signal."""
+    version `step`. `images`: those of the messages. Returns metrics; empty, without an update, if
+    no group has signal."""
     train = run.config.train
     if train.algorithm.refills:
         groups = groups_with_signal(groups, train.algorithm)
     found = rows(groups, train.algorithm)
+    if images is not None:
+        found = [row._replace(images=await images.inputs(row.branch)) for row in found]
     wanted = required_scores(found, train)
     items = [] if wanted else train_items(found, train.algorithm)
     if not (wanted or any(items)):

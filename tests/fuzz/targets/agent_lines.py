@@ -62,6 +62,7 @@ FINDINGS = Findings(
     syntax="hermes", shows_tools=True, parallel=True, reasoning_field="reasoning_content",
     reasons=True, keeps_reasoning="always", switch="enable_thinking", text_arguments=False,
     wants_description=True, developer=False, variables=["enable_thinking"],
+    images=False, tool_images=False,
 )  # fmt: skip
 RESULT = {"id": 7, "ok": {"parts": {"rules": 1.0}, "metrics": {"x": 2}, "turns": [0.5],
                           "output": "said"}}  # fmt: skip

@@ -11,6 +11,7 @@ from engine.policy.base import Policy
 from engine.policy.start import start_policy, without_sampler
 from engine.rollout.agents.processes import AgentPool
 from engine.rollout.gateway.gateway import Gateway
+from engine.rollout.images import images_of_run
 from engine.rollout.rendering.chat import ChatFormat, open_chat
 from engine.rollout.rollout import Stage
 from engine.runtime.child import reap_orphans
@@ -41,11 +42,13 @@ async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Poli
     async with policy_of(run, resources) as (policy, chat):
         async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
             await pool.start()
-            async with judging(run, resources.credentials.access(run.spec), policy) as judge:
-                stage = Stage(
-                    run.config, chat, policy, resources.gateway, resources.base_url, pool, judge
-                )
-                yield policy, stage
+            access = resources.credentials.access(run.spec)
+            async with (
+                images_of_run(run, chat) as images,
+                judging(run, access, policy, images) as judge,
+            ):
+                where = (resources.gateway, resources.base_url, pool)
+                yield policy, Stage(run.config, chat, policy, *where, judge, images=images)
 
 
 @contextlib.asynccontextmanager

@@ -33,7 +33,7 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
     chat: ChatFormat, tmp_path: Path
 ) -> None:
     store = Completions(tmp_path / "known.jsonl")
-    first = SharedConversation(chat, store, 0, 1.0, 1.0)
+    first = SharedConversation(chat, None, store, 0, 1.0, 1.0)
     sampled = sample(chat, "In the  garden")
     message = first.record(
         asyncio.run(first.prompt([USER], [], 2000)), [USER], sampled,
@@ -41,7 +41,7 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
     )  # fmt: skip
 
     messages: list[dict[str, Any]] = [USER, message, {"role": "user", "content": "Sure?"}]
-    second = SharedConversation(chat, store, 0, 1.0, 1.0)
+    second = SharedConversation(chat, None, store, 0, 1.0, 1.0)
     prompt = asyncio.run(second.prompt(messages, [], 2000))
     assert prompt.parent is not None
     store.forget_before(KEPT_UPDATES + 1)  # training steps run during the sampling
@@ -63,7 +63,7 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
 
 def test_grammar_of_a_completion_reaches_its_branch(chat: ChatFormat, tmp_path: Path) -> None:
     store = Completions(tmp_path / "known.jsonl")
-    conversation = SharedConversation(chat, store, 0, 1.0, 1.0)
+    conversation = SharedConversation(chat, None, store, 0, 1.0, 1.0)
     messages, completions = [USER], []
     for text, grammar in [("In the garden", None), ("yes", "{}")]:
         prompt = asyncio.run(conversation.prompt(messages, [], 2000))

@@ -1,12 +1,14 @@
 """Chat formats of model families, by their real templates: findings, round trips, next turns."""
 
 import asyncio
+import io
 import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from engine.policy.base import SampledToken
 from engine.protocol.problems import RolloutError
@@ -14,6 +16,7 @@ from engine.rollout.conversation import Conversation
 from engine.rollout.gateway.answers import AnswerStream, Decoder, Delta
 from engine.rollout.gateway.requests import ChatRequest
 from engine.rollout.gateway.structures import structure_of
+from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.probes import PROPERTIES
 from engine.rollout.rendering.syntaxes import Reply
@@ -29,16 +32,17 @@ TOOL: dict[str, Any] = {
     },
 }
 USER = {"role": "user", "content": "How is the weather?"}
-CALLING = [f for f in FAMILIES if f not in ("Gemma 3", "Phi 3.5", "DeepSeek R1 distilled", "LFM2")]
-"""Families whose tool calls can be parsed."""
-PARALLEL = [f for f in CALLING if f not in ("Llama 3.1", "Llama 3.2", "gpt-oss")]
-"""Families that write several calls in one message."""
 NO_CALLS = {
     "Gemma 3": "its template has no tools",
     "Phi 3.5": "its template has no tools",
     "DeepSeek R1 distilled": "its template has no tools",
+    "Qwen2.5-VL": "its template has no tools",
     "LFM2": "its template leaves out calls",
 }
+CALLING = [f for f in FAMILIES if f not in NO_CALLS]
+"""Families whose tool calls can be parsed."""
+PARALLEL = [f for f in CALLING if f not in ("Llama 3.1", "Llama 3.2", "gpt-oss")]
+"""Families that write several calls in one message."""
 PROMPTED = ["DeepSeek V3", "DeepSeek R1 distilled"]
 """Families whose template opens the reasoning and leaves it out of later prompts."""
 KEPT = {
@@ -336,6 +340,60 @@ def draw(chat: ChatFormat, request: ChatRequest, seed: int) -> list[int]:
 
 
 READABLE = [bytes([byte]) for byte in range(32, 127)] + [b"\n"]
+
+
+def images_are_read(chat: ChatFormat, title: str) -> str:
+    """The template shows a placeholder for each image, repeated for each output of the vision
+    model, and the next turn extends the tokens; text with a placeholder is refused."""
+    if not FAMILIES[title].sees:
+        assert chat.vision is None
+        assert not chat.findings.images
+        return NO_IMAGES.get(title, "none: reads text")
+    assert chat.findings.images
+    images = RunImages(chat, chat.folder, 100_000)
+
+    async def talk() -> None:
+        small, wide = [await images.add(picture(*size)) for size in ((64, 64), (128, 32))]
+        parts = [{"type": "image", "id": small}, {"type": "text", "text": "What is this?"}]
+        ask = {"role": "user", "content": parts}
+        conversation = Conversation(chat, images)
+        prompt = await conversation.prompt([ask], [], 100_000)
+        text = "<|vision_start|>" + "<|image_pad|>" * 4 + "<|vision_end|>What is this?"
+        assert text in chat.decode(prompt.tokens)
+        tokens = [*chat.encode("A square."), chat.stops[0]]
+        sampled = [SampledToken(token, -0.5, []) for token in tokens]
+        reply = await chat.parse(tokens, prompt.tokens, [])
+        message = conversation.record(prompt, [ask], sampled, reply)
+        more = {"role": "user", "content": [{"type": "image", "id": wide}, parts[1], parts[0]]}
+        after = await conversation.prompt([ask, message, more], [], 100_000)
+        counts = [(image.id, image.count) for image in after.images]
+        assert counts == [(small, 4), (wide, 4), (small, 4)]
+        assert chat.vision is not None
+        for image in after.images:
+            inside = after.tokens[image.start : image.start + image.count]
+            assert inside == [chat.vision.token] * image.count
+        assert after.tokens.count(chat.vision.token) == 12
+        if after.parent is not None:
+            (branch,) = conversation.branches()
+            assert after.tokens[: len(branch.tokens)] == branch.tokens
+            assert branch.pieces.count("<|image_pad|>") == 1
+            assert len(branch.pieces) == len(branch.tokens)
+        with pytest.raises(RolloutError, match="stands for an image"):
+            await conversation.prompt([{"role": "user", "content": "<|image_pad|>"}], [], 100_000)
+
+    asyncio.run(talk())
+    return "yes" if chat.findings.tool_images else "yes, but not in tool results"
+
+
+def picture(width: int, height: int, form: str = "PNG") -> bytes:
+    """Image file with a gradient."""
+    file = io.BytesIO()
+    Image.linear_gradient("L").resize((width, height)).convert("RGB").save(file, form)
+    return file.getvalue()
+
+
+NO_IMAGES = dict.fromkeys(("Gemma 3", "Gemma 4", "Qwen3.8"), "refused: not supported")
+"""Families with vision models that Atelier does not run."""
 CHECKS = {
     "renders as its template": renders_as_transformers_does,
     "tool calls": calls_are_parsed,
@@ -346,6 +404,7 @@ CHECKS = {
     "cut answer extends": cut_answer_is_closed,
     "structured output": structure_is_kept,
     "streaming": stream_equals_the_whole,
+    "images": images_are_read,
 }
 """Columns of the table in the documentation."""
 PAGE = Path(__file__).parents[4] / "resources" / "help" / "reference" / "chat-formats.md"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from engine.policy.base import Scores, TrainItem
+from engine.policy.base import ImageInput, Scores, TrainItem
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import TrainConfig
 from engine.protocol.records.conversations import Branch
@@ -291,3 +291,15 @@ def test_stored_grammars_reach_scores_and_updates() -> None:
     scores = [Scores(logprobs=[-1.0] * n, values=[0.0] * n) for n in (4, 2)]
     items_ = train_items(found, algorithm, scores)
     assert [item.grammars for item in items_ if item] == [[(1, grammar)], []]
+
+
+def test_images_of_a_row_are_in_its_items() -> None:
+    image = ImageInput(start=1, count=2, id="a" * 64, file="a.safetensors")
+    algorithm = Algorithm(preset="ppo", updates=1)
+    found = [row._replace(images=[image]) for row in rows([GROUP[:1]], algorithm)]
+    request = required_scores(found, TrainConfig(algorithm=algorithm))
+    assert request is not None
+    assert [item.images for item in request.items] == [[image]]
+    (item,) = train_items(found, Algorithm())
+    assert item is not None
+    assert item.images == [image]
