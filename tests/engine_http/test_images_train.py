@@ -53,18 +53,18 @@ async def rollout(scenario, model):
 """.replace("\\\\", "\\")
 
 
-@pytest.mark.parametrize("kind", ["qwen2_5_vl", "qwen3_5"])
+@pytest.mark.parametrize(("kind", "count"), [("qwen2_5_vl", 12), ("qwen3_5", 2)])
 def test_images_are_trained_exactly(
-    engine: Engine, workspace: Path, tmp_path: Path, kind: str
+    engine: Engine, workspace: Path, tmp_path: Path, kind: str, count: int
 ) -> None:
-    """Two steps over two turns with an image each: the sampler's log-probs equal the trainer's, and
-    each image is stored once."""
+    """Two turns with an image each: the sampler's log-probs equal the trainer's, each image is
+    stored once, and within 12 steps the agent tells light from dark."""
     save_processor(save_model(kind, tmp_path / "model"))
     project = make_project(workspace / "light", tmp_path / "model", AGENT)
     run = engine.train(
         project,
         **{
-            "model.max_context": 512, "train.steps": 2, "train.lr": 3e-3,
+            "model.max_context": 512, "train.steps": count, "train.lr": 3e-3,
             "train.validate_every": 0, "train.groups": 4, "train.group_size": 4,
         },
     )  # fmt: skip
@@ -76,11 +76,12 @@ def test_images_are_trained_exactly(
 
     trajectories = engine.call(read)
     steps = [event for event in events if isinstance(event, StepFinished)]
-    assert [step.step for step in steps] == [1, 2], (events[-1], trajectories[0].problem)
+    assert len(steps) == count, (events[-1], trajectories[0].problem)
     for step in steps:
-        assert step.metrics["grad_norm"] > 0
         assert step.metrics["logprob_gap/max"] <= 1e-4
-    print(kind, [step.metrics["logprob_gap/max"] for step in steps])
+    rewards = [step.metrics["reward/mean"] for step in steps]
+    print(kind, [round(reward, 2) for reward in rewards])
+    assert count < 12 or rewards[0] < 0.6 < 0.75 < sum(rewards[-3:]) / 3
     for one in trajectories:
         (branch,) = one.branches
         assert len(branch.spans) == 2
