@@ -33,6 +33,9 @@ class ModelConfig(Section):
     thinking: Literal["default", "on", "off"] = "default"
     """Reasoning before an answer, for models whose chat template can turn it on and off; `default`
     leaves it to the template."""
+    thinking_budget: Annotated[int, Field(ge=1, le=131_072)] | None = None
+    """Maximum tokens of reasoning in an answer: the reasoning is then closed as the chat template
+    closes it, and the model answers; no limit when empty. The closing tokens are not trained."""
     keep_reasoning: Literal["template", "always"] = "template"
     """Reasoning of earlier answers in later prompts: as the `template` has it (most leave it out
     after the next user message, as servers do), or `always`, which keeps a rollout one sequence."""
@@ -40,6 +43,15 @@ class ModelConfig(Section):
     """Format of the model's tool calls; `auto` finds it out from the chat template."""
     template_variables: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Further values that the chat template reads, such as reasoning_effort."""
+
+    @model_validator(mode="after")
+    def _check_budget(self) -> "ModelConfig":
+        if self.thinking == "off" and self.thinking_budget is not None:
+            raise ValueError(
+                "has a thinking_budget, but thinking = off: leave model.thinking_budget empty, or "
+                "set model.thinking to default or on"
+            )
+        return self
 
 
 class BackendConfig(Section):
@@ -384,3 +396,13 @@ class ProjectConfig(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     sweep: SweepConfig = SweepConfig()
     track: TrackConfig = TrackConfig()
+
+    @model_validator(mode="after")
+    def _check_room_for_answers(self) -> "ProjectConfig":
+        budget, most = self.model.thinking_budget, self.train.max_tokens
+        if budget is not None and budget >= most:
+            raise ValueError(
+                f"has model.thinking_budget = {budget}, which leaves no room for an answer within "
+                f"train.max_tokens = {most}: set a smaller budget, or raise train.max_tokens"
+            )
+        return self
