@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from engine.policy.base import SampledToken
@@ -86,13 +87,16 @@ class OpenBranch:
         self.spans.append((start, len(self.tokens)))
 
     def record(self, chat: ChatFormat) -> Branch:
-        """Return the branch as it is stored, with the text of each token."""
+        """Return the branch as it is stored, with the text of each token. A character that is
+        incomplete when forced tokens begin ends there."""
+        bounds = [0, *(start for start, _ in self.forced), len(self.tokens)]
+        pieces = [chat.pieces(self.tokens[start:end]) for start, end in pairwise(bounds)]
         return Branch(
             tokens=self.tokens,
             spans=self.spans,
             forced=self.forced,
             logprobs=self.logprobs,
-            pieces=chat.pieces(self.tokens),
+            pieces=[piece for part in pieces for piece in part],
             times=self.times,
             choice=self.choice,
             reason=self.reason,
