@@ -5,7 +5,7 @@ The docstring of a field is its tooltip in the studio; its bounds are the limits
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from engine.protocol.addresses import check_model
 from engine.protocol.base import Section
@@ -390,19 +390,21 @@ class ProjectConfig(Section):
     reward: RewardConfig = RewardConfig()
     judge: JudgeConfig = JudgeConfig()
     labels: LabelsConfig = LabelsConfig()
-    train: TrainConfig = TrainConfig()
+    train: Annotated[TrainConfig, Field(validate_default=True)] = TrainConfig()
     alerts: AlertsConfig = AlertsConfig()
     sft: SftConfig = SftConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     sweep: SweepConfig = SweepConfig()
     track: TrackConfig = TrackConfig()
 
-    @model_validator(mode="after")
-    def _check_room_for_answers(self) -> "ProjectConfig":
-        budget, most = self.model.thinking_budget, self.train.max_tokens
-        if budget is not None and budget >= most:
+    @field_validator("train")
+    @classmethod
+    def _check_room_for_answers(cls, train: TrainConfig, info: ValidationInfo) -> TrainConfig:
+        model: ModelConfig | None = info.data.get("model")
+        budget = model.thinking_budget if model else None
+        if budget is not None and budget >= train.max_tokens:
             raise ValueError(
-                f"has model.thinking_budget = {budget}, which leaves no room for an answer within "
-                f"train.max_tokens = {most}: set a smaller budget, or raise train.max_tokens"
+                f"has max_tokens = {train.max_tokens}, which leaves no room for an answer behind "
+                f"model.thinking_budget = {budget}: raise train.max_tokens, or set a smaller budget"
             )
-        return self
+        return train

@@ -280,7 +280,10 @@ def test_settings_of_the_chat_format_are_edited_in_the_form(
         async with setting_up(engine, qapp, tmp_path) as (_, setup):
             setup._form._advanced.unfold(True)
             rows = setup._form._advanced.rows
-            for name in ("thinking", "keep_reasoning", "tool_syntax", "template_variables"):
+            for name in (
+                "thinking", "thinking_budget", "keep_reasoning", "tool_syntax",
+                "template_variables",
+            ):  # fmt: skip
                 help = rows[f"model.{name}"].field.editor.accessibleDescription()
                 assert (ModelConfig.model_fields[name].description or "?") in help
 
