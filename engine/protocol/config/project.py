@@ -34,8 +34,9 @@ class ModelConfig(Section):
     """Reasoning before an answer, for models whose chat template can turn it on and off; `default`
     leaves it to the template."""
     thinking_budget: Annotated[int, Field(ge=1, le=131_072)] | None = None
-    """Maximum tokens of reasoning in an answer: the reasoning is then closed as the chat template
-    closes it, and the model answers; no limit when empty. The closing tokens are not trained."""
+    """Maximum tokens of reasoning in an answer; no limit when empty.
+    Longer reasoning is closed as the chat template closes it, and the model answers. The closing
+    tokens are not trained."""
     keep_reasoning: Literal["template", "always"] = "template"
     """Reasoning of earlier answers in later prompts: as the `template` has it (most leave it out
     after the next user message, as servers do), or `always`, which keeps a rollout one sequence."""

@@ -100,7 +100,9 @@ def _tools(facts: ChatFormatFacts, model: ModelConfig) -> str:
 def _reasoning(facts: ChatFormatFacts, model: ModelConfig) -> str:
     if model.thinking == "off" and facts.switch:
         return "reasoning off"
-    return KEPT["always"] if model.keep_reasoning == "always" else KEPT[facts.keeps_reasoning]
+    kept = KEPT["always"] if model.keep_reasoning == "always" else KEPT[facts.keeps_reasoning]
+    budget = model.thinking_budget
+    return f"{kept}, closed after {budget:,} tokens" if budget and facts.closing else kept
 
 
 def _no_budget(facts: ChatFormatFacts) -> Check:

@@ -171,7 +171,7 @@ def _reasoning(row: Row, item: Message, looks: Looks, shown: int, y: float) -> t
         f"Reasoning \u00b7 {formatting.plural(count, 'token')}" if count else "Reasoning"
     )
     if any(token.forced for token in item.reasoning_tokens):
-        row.fold_words += " \u00b7 closed by the thinking budget"
+        row.fold_words = _with_note(row.fold_words, looks.width - left - 26)
     row.fold = QRectF(left - 2, y, paint.text_width(row.fold_words, "label", 500) + 26, 24)
     y += 24.0
     width = looks.width - left - REASONING_INDENT
@@ -188,6 +188,14 @@ def _reasoning(row: Row, item: Message, looks: Looks, shown: int, y: float) -> t
     block.at = QPointF(left + REASONING_INDENT, y)
     row.blocks.append(block)
     return y + block.height + (8.0 if row.unfolded else 2.0), left_out
+
+
+def _with_note(words: str, width: float) -> str:
+    """Header of reasoning that the thinking budget closed, within `width` pixels if possible."""
+    notes = (" \u00b7 closed by the thinking budget", " \u00b7 closed by budget", " \u00b7 closed")
+    texts = [words + note for note in notes]
+    fitting = (text for text in texts if paint.text_width(text, "label", 500) <= width)
+    return next(fitting, texts[-1])
 
 
 def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:

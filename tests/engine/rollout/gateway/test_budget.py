@@ -1,4 +1,4 @@
-"""Thinking budget: reasoning that is open at its end is closed by forced tokens, in every dialect."""
+"""Thinking budget: reasoning that is open at its end is closed by forced tokens, by each API."""
 
 import json
 from collections.abc import Iterator

@@ -60,7 +60,7 @@ def test_thinking_without_a_switch_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("family", "state", "words"),
     [
-        ("Qwen3", "good", "Qwen3 tool calls"),
+        ("Qwen3", "good", "until the next user message, closed after 100 tokens."),
         ("Qwen2.5", "warn", "has no effect: the model's answers have no reasoning"),
         ("gpt-oss", "bad", "cannot close the reasoning of this model"),
     ],
