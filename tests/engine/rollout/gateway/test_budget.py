@@ -268,3 +268,34 @@ def test_format_whose_reasoning_cannot_be_closed_is_refused(tmp_path: Path) -> N
         pytest.raises(ModelError, match=r"model\.thinking_budget: Atelier cannot close"),
     ):
         chat.check()
+
+
+@pytest.mark.parametrize(
+    ("family", "closing"),
+    [
+        ("Qwen3", CLOSING), ("GLM-4.5", "</think>\n"), ("DeepSeek V3", CLOSING),
+        ("Gemma 4", "\n<channel|>"), ("Nemotron 3", "\n</think>\n"), ("gpt-oss", ""),
+        ("Qwen2.5", ""),
+    ],
+)  # fmt: skip
+def test_closing_is_that_of_the_template(tmp_path: Path, family: str, closing: str) -> None:
+    with ChatFormat(make_family(FAMILIES[family], tmp_path / "model")) as chat:
+        assert chat.decode(chat.findings.closing) == closing
+
+
+def test_answer_is_parsed_once_at_the_end_of_the_budget(
+    closing: GatewayHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time stays linear in the length of the answer."""
+    parsed: list[int] = []
+    chat = closing.policy.chat
+    parse = chat.parse
+
+    async def counted(sampled: list[int], prompt: list[int], tools: list[Any]) -> Any:
+        parsed.append(len(sampled))
+        return await parse(sampled, prompt, tools)
+
+    monkeypatch.setattr(chat, "parse", counted)
+    closing.policy.says_behind = ANSWER * 10
+    closing.ask()
+    assert parsed == [8, 8 + FORCED + 10 * len(ANSWER) + 1]
