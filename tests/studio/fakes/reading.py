@@ -29,7 +29,7 @@ from engine.storage.run_db.writer import trajectory_rows
 from tests.studio.fakes.judge import call_of, verdicts_of
 from tests.studio.fakes.labels import FakeLabels, call_label_route
 from tests.studio.fakes.projects import refusal
-from tests.studio.fakes.reasoned import with_reasoning
+from tests.studio.fakes.reasoned import with_closed_reasoning
 from tests.studio.fakes.review import queue_of
 from tests.studio.fakes.rows import matching
 from tests.studio.fakes.simulated_run import Made, whole
@@ -44,7 +44,7 @@ class FakeReading:
         self.curves_asked: list[CurveQuery] = []
         self.previews = 0
         self.reasons = False
-        """Whether trajectories have reasoning."""
+        """Whether trajectories have reasoning, closed by a thinking budget."""
 
     def routes(self) -> list[tuple[str, Callable[..., Any], str]]:
         return [
@@ -115,7 +115,7 @@ class FakeReading:
         )
 
     def _whole(self, row: TrajectorySummary) -> Trajectory:
-        return with_reasoning(whole(row)) if self.reasons else whole(row)
+        return with_closed_reasoning(whole(row)) if self.reasons else whole(row)
 
     async def _groups(self, request: Request) -> Response:
         query = TrajectoryQuery.model_validate(await request.json())
