@@ -70,10 +70,10 @@ class ImageView(QWidget):
 
     def event(self, event: QEvent) -> bool:
         """Take Escape before the shortcuts of the page."""
-        if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
-            if event.key() == Qt.Key.Key_Escape:
-                event.accept()
-                return True
+        early = event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent)
+        if early and event.key() == Qt.Key.Key_Escape:  # type: ignore[attr-defined]
+            event.accept()
+            return True
         return super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
