@@ -10,6 +10,7 @@ from PySide6.QtGui import QBrush, QKeyEvent, QPainter, QPaintEvent, QTextLayout,
 from PySide6.QtWidgets import QAbstractButton, QWidget
 
 from engine.protocol.records.conversations import IMAGE
+from studio.theme.plain_tooltips import set_tip
 from studio.widgets.painting import paint
 from studio.widgets.transcript.items import ImageRef
 from studio.widgets.transcript.pictures import Picture, Pictures
@@ -107,7 +108,7 @@ class Thumbnail(QAbstractButton):
         elif picture.problem:
             name = f"{self._words}: {picture.problem}"
         self.setAccessibleName(name)
-        self.setToolTip(name)
+        set_tip(self, name)
         self.setEnabled(picture.thumbnail is not None)
         self.update()
 
