@@ -1,4 +1,5 @@
-"""Architectures that can be trained: causal language models of the installed transformers.
+"""Architectures that can be trained: causal language models of the installed transformers, and
+models that read images.
 
 The names are read from its source, without importing it.
 """
@@ -48,7 +49,8 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
     support shared prefixes is only known when it is loaded."""
     kind = config.get("model_type")
     known = causal_types()
-    if known and (not isinstance(kind, str) or kind not in known):
+    trained = isinstance(kind, str) and (kind in known or reads_images(config))
+    if known and not trained:
         return Problem(
             code="model.not_causal",
             message=f"{name} is not a causal language model that transformers supports "
@@ -68,7 +70,10 @@ def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
 
 def reads_images(config: dict[str, Any]) -> bool:
     """Whether the engine gives images to a model with this config."""
-    return config.get("model_type") in SEEING and isinstance(config.get("vision_config"), dict)
+    kind = config.get("model_type")
+    return (
+        isinstance(kind, str) and kind in SEEING and isinstance(config.get("vision_config"), dict)
+    )
 
 
 def has_experts(config: dict[str, Any]) -> bool:

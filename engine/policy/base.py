@@ -27,6 +27,10 @@ GRAMMAR_ERRORS = "grammar."
 """Beginning of the codes of problems with the grammar of one request."""
 
 
+IMAGE_ERRORS = "images."
+"""Beginning of the codes of problems with the images of one request."""
+
+
 class PolicyValue(Value):
     """Value with numbers from a model, which may be infinite or NaN."""
 

@@ -88,7 +88,7 @@ def own_attention(base: PreTrainedModel) -> None:
         own = getattr(module, type(part).__name__, None)
         if name.endswith("rotary_emb") and own is not None and type(part) is not own:
             decoder.set_submodule(name, own(config=base.config).to(base.device))
-    base.set_attn_implementation(attention.NAME)
+    base.set_attn_implementation(attention.implementation(base.config, attention.NAME))
 
 
 def prove_storage(trained: PeftModel, weights: str) -> None:

@@ -54,12 +54,13 @@ async def unsloth_program(cuda: bool) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def errors_of_grammars() -> Iterator[None]:
-    """Convert errors of grammars to RolloutError: they end a request, not the run."""
+def errors_of_requests() -> Iterator[None]:
+    """Convert errors of a request's grammar or images to RolloutError: they end a request, not the
+    run."""
     try:
         yield
     except AtelierError as error:
-        if error.problem.code.startswith(base.GRAMMAR_ERRORS):
+        if error.problem.code.startswith((base.GRAMMAR_ERRORS, base.IMAGE_ERRORS)):
             raise RolloutError(error.problem) from error
         raise
 
@@ -119,7 +120,7 @@ class TorchPolicy:
         return info
 
     async def sample(self, request: base.SampleRequest) -> AsyncIterator[list[base.SampledToken]]:
-        with errors_of_grammars():
+        with errors_of_requests():
             async for part in self._child.stream("sample", request=request.model_dump()):
                 if "tokens" in part:
                     yield [
@@ -128,7 +129,7 @@ class TorchPolicy:
                     ]
 
     async def check_grammar(self, grammar: str) -> list[int]:
-        with errors_of_grammars():
+        with errors_of_requests():
             answer = await self._child.ask("check_grammar", grammar=grammar)
         ends: list[int] = answer["ends"]
         return ends
@@ -151,7 +152,7 @@ class TorchPolicy:
     async def features(self, items: list[base.TrainItem]) -> list[list[float]]:
         if not items:
             return []
-        shown = [item.model_dump(include={"tokens", "spans"}) for item in items]
+        shown = [item.model_dump(include={"tokens", "images", "spans"}) for item in items]
         answer = await self._child.ask("features", items=shown)
         return unpack_rows(answer["rows"], len(items))
 

@@ -60,7 +60,13 @@ def compare(base: Path, folder: Path, arguments: argparse.Namespace) -> None:
     passages, chat = prompts(base, arguments.prompts)
     stops, computing = companion_files.stop_tokens(base), pick_computing(base)
     write_gguf(
-        BaseWeights(base), read_adapter(adapter), out, arguments.dtype, "bench", stops, quiet
+        BaseWeights(base),
+        read_adapter(adapter, BaseWeights(base)),
+        out,
+        arguments.dtype,
+        "bench",
+        stops,
+        quiet,
     )
     companion_files.write_tokenizer(base, out)
     most = arguments.new

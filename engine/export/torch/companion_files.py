@@ -17,7 +17,8 @@ from engine.rollout.rendering.chat import ChatFormat
 
 TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json",
-    "merges.txt", "tokenizer.model", "added_tokens.json",
+    "merges.txt", "tokenizer.model", "added_tokens.json", "preprocessor_config.json",
+    "processor_config.json", "video_preprocessor_config.json",
 )  # fmt: skip
 GENERATION = "generation_config.json"
 TEMPLATE = "chat_template.jinja"

@@ -13,11 +13,19 @@ from gguf import GGUFReader
 from peft import PeftModel
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
-from transformers import AutoModelForCausalLM, GenerationConfig, GgufConfig, PreTrainedModel
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    GenerationConfig,
+    GgufConfig,
+    PreTrainedModel,
+)
 from transformers.utils import logging
 
 from engine.export.torch.gguf_file import FILE, ROPE_FACTORS
 from engine.export.torch.merge import BaseWeights, Progress
+from engine.models.architectures import reads_images
+from engine.models.file_checks import read_json
 from engine.protocol.problems import ModelError
 
 TOP = 5
@@ -107,7 +115,9 @@ def _load(folder: Path, computing: Computing, **options: Any) -> PreTrainedModel
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        model = AutoModelForCausalLM.from_pretrained(
+        images = reads_images(read_json(folder / "config.json"))
+        kind = AutoModelForImageTextToText if images else AutoModelForCausalLM
+        model = kind.from_pretrained(
             folder,
             dtype=getattr(torch, computing.dtype),
             trust_remote_code=False,

@@ -21,6 +21,7 @@ from engine.protocol.problems import ModelError
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
+LANGUAGE_MODEL = "model.language_model."
 
 
 class Factors(NamedTuple):
@@ -62,7 +63,7 @@ class BaseWeights:
         return name in self._files
 
 
-def read_adapter(folder: Path) -> dict[str, Factors]:
+def read_adapter(folder: Path, base: BaseWeights) -> dict[str, Factors]:
     """Return LoRA factors by the name of the base weight that they change. Raises ModelError for
     kinds of adapters other than plain LoRA."""
     config = read_json(folder / CONFIG)
@@ -75,7 +76,10 @@ def read_adapter(folder: Path) -> dict[str, Factors]:
             layer = name.removesuffix(".lora_A.weight")
             if (up := tensors.get(f"{layer}.lora_B.weight")) is None:
                 raise _unusual(f"{layer} has a matrix A but no B", folder)
-            found[f"{layer.removeprefix(PREFIX)}.weight"] = Factors(down, up, scale)
+            weight = f"{layer.removeprefix(PREFIX)}.weight"
+            if not base.has(weight):  # files of Qwen2-VL and 2.5-VL have older names
+                weight = weight.replace(LANGUAGE_MODEL, "model.", 1)
+            found[weight] = Factors(down, up, scale)
     if 2 * len(found) != len(tensors):
         raise _unusual("it has weights other than A and B", folder)
     return found
@@ -147,19 +151,19 @@ def write_merged(
     shard_bytes: int,
     progress: Progress,
 ) -> None:
-    """Write merged weights as shards of up to `shard_bytes`, with one in memory at a time."""
+    """Write merged weights as shards of up to `shard_bytes`. One is in memory at a time, and a
+    tensor that exceeds this size."""
     sizes = {name: math.prod(base.shape(name)) * dtype.itemsize for name in base.names}
     plan = split_state_dict_into_shards_factory(
         sizes, get_storage_size=int, filename_pattern=PATTERN, max_shard_size=shard_bytes
     )
-    shard: dict[str, Tensor] = {}
+    shards: dict[str, dict[str, Tensor]] = {}  # two are open around a tensor with its own
     for done, (name, weight) in enumerate(merged(base, adapter), 1):
-        shard[name] = cast(weight, dtype, name).contiguous()
         file = plan.tensor_to_filename[name] if plan.is_sharded else PATTERN.format(suffix="")
-        expected = plan.filename_to_tensors[file]
-        if len(shard) == len(expected):
-            save_file(shard, folder / file, metadata={"format": "pt"})
-            shard = {}
+        shard = shards.setdefault(file, {})
+        shard[name] = cast(weight, dtype, name).contiguous()
+        if len(shard) == len(plan.filename_to_tensors[file]):
+            save_file(shards.pop(file), folder / file, metadata={"format": "pt"})
         progress(done, len(sizes))
     if plan.is_sharded:
         index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}

@@ -39,6 +39,7 @@ from engine.export.torch.merge import (
 )
 from engine.export.torch.weights import check_adapter, check_gguf, check_merged
 from engine.hardware.machine import threads
+from engine.models.architectures import reads_images
 from engine.models.file_checks import read_json
 from engine.protocol.problems import AtelierError, ModelError, PolicyError, Problem, Refused
 from engine.protocol.requests.exports import ExportPhase, WeightsCheck
@@ -108,14 +109,23 @@ class ExportServer:
         self, base: Path, adapter: Path, out: Path, dtype: str, shard_bytes: int
     ) -> None:
         progress = self._progress("writing")
-        factors, kind = read_adapter(adapter), getattr(torch, dtype)
-        write_merged(BaseWeights(base), factors, out, kind, shard_bytes, progress)
+        weights, kind = BaseWeights(base), getattr(torch, dtype)
+        factors = read_adapter(adapter, weights)
+        write_merged(weights, factors, out, kind, shard_bytes, progress)
         companion_files.write_tokenizer(base, out)
         companion_files.write_config(base, out, dtype)
         companion_files.write_modelfile(base, out, ".")
 
     def _build_gguf(self, base: Path, adapter: Path, out: Path, message: Answer) -> None:
-        dtype, weights, factors = message["dtype"], BaseWeights(base), read_adapter(adapter)
+        if reads_images(read_json(base / "config.json")):
+            raise ModelError.of(
+                "export.no_gguf",
+                "Models that read images are not exported as GGUF, which has a second file for the "
+                "vision model.",
+                "Export merged weights.",
+            )
+        dtype, weights = message["dtype"], BaseWeights(base)
+        factors = read_adapter(adapter, weights)
         stops, progress = companion_files.stop_tokens(base), self._progress("writing")
         try:
             write_gguf(weights, factors, out, dtype, message["title"], stops, progress)
@@ -155,12 +165,14 @@ class ExportServer:
             case "adapter":
                 return check_adapter(adapter, out)
             case "merged":
-                return check_merged(base, read_adapter(adapter), out, message["dtype"], progress)
+                return check_merged(
+                    base, read_adapter(adapter, base), out, message["dtype"], progress
+                )
         merged = Path(message["work"]) / MERGED
         if merged.is_dir():
-            checked = check_merged(base, read_adapter(adapter), merged, "float32", progress)
+            checked = check_merged(base, read_adapter(adapter, base), merged, "float32", progress)
             return checked.model_copy(update={"converted": True})
-        return check_gguf(base, read_adapter(adapter), out / FILE, progress)
+        return check_gguf(base, read_adapter(adapter, base), out / FILE, progress)
 
     def _op_same(self, message: Answer) -> Answer:
         base, out = Path(message["base"]), Path(message["out"])

@@ -137,6 +137,7 @@ class PolicyServer:
             parameters=model.parameters(),
             trainable=sum(p.numel() for p in model.adapter.values()),
             dtype=_dtype_word(model),
+            reads_images=model.images is not None,
             eos_tokens=model.eos_tokens,
             on_card=model.device.type == "cuda",
             cached_token_bytes=model.shape.cached_token_bytes,
@@ -155,8 +156,8 @@ class PolicyServer:
             raise not_loadable(spec.model_path, error) from error
 
     def _op_sample(self, number: int, message: dict[str, Any]) -> None:
-        self._loaded()
-        self._sampler.add(number, SampleRequest.model_validate(message["request"]))
+        request = self._loaded().with_images(SampleRequest.model_validate(message["request"]))
+        self._sampler.add(number, request)
 
     def _op_check_grammar(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         grammars = self._loaded().grammars
@@ -177,14 +178,14 @@ class PolicyServer:
 
     def _op_score(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, batch = self._loaded(), ScoreBatch.model_validate(message["batch"])
+        batch = batch.model_copy(update={"items": list(map(model.with_images, batch.items))})
         scores = score(model, batch, self._spec.batch_tokens, self._progress(number))
         return {"scores": [of_item.model_dump() for of_item in scores]}
 
     def _op_features(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
-        items = [TrainItem.model_validate(item) for item in message["items"]]
-        return {
-            "rows": pack_rows(features(self._loaded(), items, self._spec.batch_tokens).tolist())
-        }
+        model = self._loaded()
+        items = [model.with_images(TrainItem.model_validate(item)) for item in message["items"]]
+        return {"rows": pack_rows(features(model, items, self._spec.batch_tokens).tolist())}
 
     def _op_fit_preferences(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         features_ND = torch.tensor(unpack_rows(message["rows"], message["count"]))
@@ -192,6 +193,7 @@ class PolicyServer:
 
     def _op_forward_backward(self, number: int, message: dict[str, Any]) -> dict[str, Any]:
         model, batch = self._loaded(), TrainBatch.model_validate(message["batch"])
+        batch = batch.model_copy(update={"items": list(map(model.with_images, batch.items))})
         progress = self._progress(number)
         return forward_backward(model, batch, self._spec.batch_tokens, progress, self._ranks)
 

@@ -65,6 +65,7 @@ class VllmPolicy:
             max_context=context,
             rank=spec.model.rank,
             cache_bytes=self._place.rows * context * info.cached_token_bytes,
+            reads_images=info.reads_images,
             place=self._place,
         )
         self._sampler = await VllmSampler.start(plan, self._log)

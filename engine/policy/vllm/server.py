@@ -41,6 +41,14 @@ class ServerGone(Exception):
         self.problem = problem
 
 
+IMAGES_PATH = "/inference/v1/generate"
+SAMPLING = (
+    *("max_tokens", "temperature", "top_p", "seed", "stop_token_ids", "ignore_eos", "logprobs"),
+    *("skip_special_tokens", "structured_outputs", "watermarking"),
+)
+"""Fields of a request that are sampling parameters of vLLM."""
+
+
 class VllmServer:
     """Client of a vLLM server: `start` it, `close` it. Every call may raise ServerGone."""
 
@@ -113,8 +121,11 @@ class VllmServer:
         }
         if request.grammar is not None:
             body["structured_outputs"] = {"structural_tag": request.grammar}
+        path = "/v1/completions"
+        if request.images:
+            path, body = IMAGES_PATH, _with_images(body, request)
         async with self._waiting():
-            async with self._http.stream("POST", "/v1/completions", json=body) as answer:
+            async with self._http.stream("POST", path, json=body) as answer:
                 if answer.is_error:
                     raise _refused(answer, await answer.aread())
                 async for line in answer.aiter_lines():
@@ -266,9 +277,34 @@ def _tokens(message: dict[str, Any], top: int) -> list[SampledToken]:
         entry = choice.get("logprobs")
         if not entry:
             continue
+        if "content" in entry:  # of the endpoint for images
+            pairs = zip(choice["token_ids"], entry["content"], strict=True)
+            tokens += [
+                SampledToken(token, of["logprob"], _best(_row(of["top_logprobs"]), top))
+                for token, of in pairs
+            ]
+            continue
         rows = zip(choice["token_ids"], entry["token_logprobs"], entry["top_logprobs"], strict=True)
         tokens += [SampledToken(token, logprob, _best(row, top)) for token, logprob, row in rows]
     return tokens
+
+
+def _row(entries: list[dict[str, Any]]) -> dict[str, float]:
+    return {entry["token"]: entry["logprob"] for entry in entries}
+
+
+def _with_images(body: dict[str, Any], request: SampleRequest) -> dict[str, Any]:
+    """Body of a completion request in the form of vLLM's endpoint for tokens and images; its
+    middleware (startup/atelier_images.py) adds the images."""
+    params = {name: value for name, value in body.items() if name in SAMPLING}
+    return {
+        "model": body["model"],
+        "cache_salt": body["cache_salt"],
+        "token_ids": body["prompt"],
+        "sampling_params": params,
+        "stream": True,
+        "atelier_images": [image.model_dump() for image in request.images],
+    }
 
 
 def _best(row: dict[str, float] | None, top: int) -> list[tuple[int, float]]:

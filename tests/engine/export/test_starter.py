@@ -13,7 +13,7 @@ from engine.export.torch.logprobs import (
     load_exported,
     load_trained,
 )
-from engine.export.torch.merge import read_adapter
+from engine.export.torch.merge import BaseWeights, read_adapter
 from engine.export.torch.vocabulary import read_vocabulary
 from engine.models.registry import find_model
 from tests.bench.gguf import SCALE, prompts
@@ -62,7 +62,7 @@ def test_export_is_within_the_limits(
     kind: str,
     dtype: str,
 ) -> None:
-    factors = read_adapter(adapter)
+    factors = read_adapter(adapter, BaseWeights(base))
     out = write(base, factors, tmp_path / "out", kind, dtype, 300_000_000)
     exported = greedy_continuations(load_exported(out, kind, base, CPU), passages, [2], 4, QUIET)
     gap, limits = logprob_gap(trained.logprobs, exported.logprobs), LIMITS[dtype]

@@ -103,7 +103,7 @@ def test_every_architecture_is_exported_as_gguf(
     """Exported files are read by transformers' own reader."""
     base = make_model(tmp_path / "base", architecture, **settings)
     save_adapter(base, tmp_path / "adapter", scale=0.1)
-    factors = read_adapter(tmp_path / "adapter")
+    factors = read_adapter(tmp_path / "adapter", BaseWeights(base))
     out = write(base, factors, tmp_path / "out", "gguf", "float32")
     expected = continuations(base, load_trained(base, tmp_path / "adapter", CPU))
     exported = continuations(base, load_exported(out, "gguf", base, CPU))
@@ -118,7 +118,7 @@ def test_every_architecture_is_exported_as_gguf(
 def test_each_precision_is_within_its_limits(
     model: Path, adapter: Path, tmp_path: Path, kind: str, dtype: str
 ) -> None:
-    factors = read_adapter(adapter)
+    factors = read_adapter(adapter, BaseWeights(model))
     out = write(model, factors, tmp_path / "out", kind, dtype)
     check_result = check(model, factors, out, kind, dtype)
     assert check_result.good
@@ -147,7 +147,7 @@ def test_each_precision_is_within_its_limits(
 def test_adapter_merged_twice_is_detected_by_the_weights(
     model: Path, faint: Path, tmp_path: Path, kind: str, dtype: str
 ) -> None:
-    once = read_adapter(faint)
+    once = read_adapter(faint, BaseWeights(model))
     twice = {name: Factors(f.down, f.up, 2 * f.scale) for name, f in once.items()}
     out = write(model, twice, tmp_path / "out", kind, dtype)
     expected = continuations(model, load_trained(model, faint, CPU))
@@ -161,7 +161,7 @@ def test_adapter_merged_twice_is_detected_by_the_weights(
 
 
 def test_single_changed_number_is_detected(model: Path, adapter: Path, tmp_path: Path) -> None:
-    factors = read_adapter(adapter)
+    factors = read_adapter(adapter, BaseWeights(model))
     out = write(model, factors, tmp_path / "out", "merged", "bfloat16")
     shards = sorted(out.glob("*.safetensors"))
     index = json.loads((out / INDEX).read_text())
@@ -177,19 +177,21 @@ def test_single_changed_number_is_detected(model: Path, adapter: Path, tmp_path:
 
 
 def test_overflowing_number_is_rejected(model: Path, adapter: Path, tmp_path: Path) -> None:
-    factors = {n: Factors(f.down, f.up, 1e8) for n, f in read_adapter(adapter).items()}
+    factors = {
+        n: Factors(f.down, f.up, 1e8) for n, f in read_adapter(adapter, BaseWeights(model)).items()
+    }
     for kind in ("merged", "gguf"):
         with pytest.raises(ModelError, match="does not fit into float16"):
             write(model, factors, tmp_path / kind, kind, "float16")
 
 
-def test_non_plain_lora_adapters_are_rejected(adapter: Path, tmp_path: Path) -> None:
+def test_non_plain_lora_adapters_are_rejected(model: Path, adapter: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(adapter, tmp_path / "copy"))
     config = json.loads((copy / "adapter_config.json").read_text())
     for change in ({"use_dora": True}, {"use_rslora": True}, {"bias": "all"}, {"peft_type": "IA3"}):
         (copy / "adapter_config.json").write_text(json.dumps({**config, **change}))
         with pytest.raises(ModelError, match="not plain LoRA"):
-            read_adapter(copy)
+            read_adapter(copy, BaseWeights(model))
 
 
 def test_vocabulary_rule_follows_the_pre_tokenizer(model: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import pad, scaled_dot_product_attention
-from transformers import AttentionInterface
+from transformers import AttentionInterface, PreTrainedConfig
 
 from engine.models.architectures import FAMILIES
 from engine.policy.torch.model.scoring import Scoring, weigh
@@ -30,6 +30,7 @@ class Plan(Protocol):
 
     tokens_1S: Tensor
     positions_1S: Tensor
+    """Positions [1, S], or [3, 1, S] if the model reads images (images.py)."""
 
     def attend(
         self, layer: int, query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, scoring: Scoring
@@ -74,6 +75,14 @@ def attend(
 
 
 AttentionInterface.register(NAME, attend)
+
+
+def implementation(config: PreTrainedConfig, name: str) -> str | dict[str, str]:
+    """Value of `attn_implementation` by which the language model uses attention `name`; a vision
+    model keeps that of torch."""
+    if hasattr(config, "vision_config"):
+        return {"text_config": name, "vision_config": "sdpa"}
+    return name
 
 
 def _widened(tensor: Tensor, width: int) -> Tensor:

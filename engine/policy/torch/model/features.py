@@ -28,7 +28,7 @@ def features(model: LoraModel, items: list[TrainItem], batch_tokens: int) -> Ten
         items, batch_tokens if model.shares_prefixes else 0, prefix_and_target
     ):
         forest = grow([prefix_and_target(item) for item in chosen])
-        states = model.base_states(TreePlan(forest, model.device))
+        states = model.base_states(TreePlan(forest, model.device, model.images))
         depth = len(states) - 1
         mean_SH, last_SH = (states[round(share * depth)] for share in (MEAN_DEPTH, LAST_DEPTH))
         for item, places in zip(chosen, forest.places, strict=True):

@@ -11,10 +11,15 @@ from collections.abc import Callable
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoModelForImageTextToText,
+    PreTrainedModel,
+)
 from transformers.pytorch_utils import Conv1D
 
-from engine.models.architectures import FAMILIES
+from engine.models.architectures import FAMILIES, reads_images
 from engine.models.file_checks import FEED_FORWARD
 from engine.policy.base import PolicySpec
 from engine.policy.torch.model import attention
@@ -49,13 +54,18 @@ def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftMode
 
 def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
     try:
-        return AutoModelForCausalLM.from_pretrained(
+        config = AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        kind = (
+            AutoModelForImageTextToText if reads_images(config.to_dict()) else AutoModelForCausalLM
+        )
+        return kind.from_pretrained(
             path,
+            config=config,
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
             local_files_only=True,
-            attn_implementation=attention.NAME,
+            attn_implementation=attention.implementation(config, attention.NAME),
         ).eval()
     except KeyError as error:
         if error.args != (attention.NAME,):
@@ -114,7 +124,8 @@ def recurrent_layers(base: PreTrainedModel) -> bool:
     """Whether layers of a model have a recurrent state: linear attention, state spaces, short
     convolutions."""
     kinds = getattr(base.config.get_text_config(), "layer_types", None) or []
-    return "linear_attention" in kinds or any(isinstance(m, nn.Conv1d) for m in base.modules())
+    parts = base.get_decoder().modules()
+    return "linear_attention" in kinds or any(isinstance(part, nn.Conv1d) for part in parts)
 
 
 def has_experts(base: PreTrainedModel) -> bool:

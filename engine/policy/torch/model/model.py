@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import psutil
 import torch
@@ -16,11 +17,12 @@ from transformers.utils import logging
 
 from engine.hardware.flops import ModelShape
 from engine.hardware.forecast import copy_bytes
-from engine.policy.base import PolicySpec
+from engine.policy.base import IMAGE_ERRORS, PolicySpec
 from engine.policy.torch.machine_limits import Limits, limits, shape_of
 from engine.policy.torch.model.attention import Plan
 from engine.policy.torch.model.grammar import Grammars
 from engine.policy.torch.model.head import UNCHANGED, LogitTransform, SelectedLogProb
+from engine.policy.torch.model.images import ImageTokens, R
 from engine.policy.torch.model.linear import Packed, pack, packed_linear
 from engine.policy.torch.model.loading import Loader, load, recurrent_layers
 from engine.policy.torch.model.value_head import ValueHead
@@ -72,6 +74,8 @@ class LoraModel:
         self.trained = load(spec, self.dtype, self.device)
         base = self.trained.get_base_model()
         self._transform = LogitTransform.of(base.config.get_text_config())
+        self.images = ImageTokens(base) if hasattr(base.model, "get_image_features") else None
+        """Images of requests; None if the model reads text only."""
         self._recomputed = _checkpointed_layers(base) if spec.recompute else []
         self.trained.eval()  # no dropout anywhere: sampler and trainer compute the same function
         verify_forward(self, spec.model.max_context)
@@ -88,6 +92,19 @@ class LoraModel:
     def parameters(self) -> int:
         return sum(p.numel() for p in self.trained.parameters())
 
+    def with_images(self, request: R) -> R:
+        """Request or item whose placeholder tokens are replaced by the token ids of its images.
+        Raises PolicyError if it has images that the model cannot read."""
+        if self.images:
+            return self.images.applied(request)
+        if request.images:
+            raise PolicyError.of(
+                f"{IMAGE_ERRORS}unsupported",
+                "This model was loaded without a vision model, so it cannot read images.",
+                "Send text, or use a Qwen-VL model with backend.trainer torch.",
+            )
+        return request
+
     @cached_property
     def shape(self) -> ModelShape:
         return shape_of(self.trained, self.dtype)
@@ -96,7 +113,7 @@ class LoraModel:
     def shares_prefixes(self) -> bool:
         """Whether prefix trees are computed exactly; if not, sequences are computed separately."""
         layers = self.trained.config.get_text_config().num_hidden_layers
-        return shares_prefixes(self.hidden, layers, self.device)
+        return shares_prefixes(self.hidden, layers, self.device, self.images)
 
     @property
     def unshared_reason(self) -> str:
@@ -125,7 +142,7 @@ class LoraModel:
         """Packed copies of layers and head for sampling; None if memory is short."""
         if not copy_bytes(self.shape, free_bytes(self.device)):
             return None
-        probe = TreePlan(grow([list(range(PROBE_TOKENS))]), self.device)
+        probe = TreePlan(grow([list(range(PROBE_TOKENS))]), self.device, self.images)
         return Bundles(self.trained, lambda: self.hidden(probe)), pack(self._head, ROWS)
 
     @property
@@ -148,15 +165,19 @@ class LoraModel:
         """Final hidden states [S, H] of a plan's tokens, with the adapter."""
         decoder = self.trained.get_base_model().get_decoder()
         return decoder(
-            input_ids=plan.tokens_1S, position_ids=plan.positions_1S, use_cache=False, plan=plan
+            **self._inputs(plan), position_ids=plan.positions_1S, use_cache=False, plan=plan
         ).last_hidden_state[0]
+
+    def _inputs(self, plan: Plan) -> dict[str, Any]:
+        """Arguments of the decoder for the plan's tokens."""
+        return self.images.inputs(plan.tokens_1S) if self.images else {"input_ids": plan.tokens_1S}
 
     def base_states(self, plan: Plan) -> tuple[Tensor, ...]:
         """Hidden states [S, H] without the adapter: the embeddings, then after each layer."""
         decoder = self.trained.get_base_model().get_decoder()
         with self.trained.disable_adapter():
             outputs = decoder(
-                input_ids=plan.tokens_1S,
+                **self._inputs(plan),
                 position_ids=plan.positions_1S,
                 use_cache=False,
                 output_hidden_states=True,
@@ -223,12 +244,12 @@ class LoraModel:
         slot, _ = found
         hidden = []
         for piece in (probe[:half], probe[half:-2], probe[-2:-1]):
-            plan = ExtensionPlan(cache, [Extension(slot, piece)], self.device)
+            plan = ExtensionPlan(cache, [Extension(slot, piece)], self.device, self.images)
             hidden.append(self.sampled_hidden(plan))
             slot.tokens += piece
         targets_T = torch.tensor(probe[half + 1 :], device=self.device)
         sampled_TH = torch.cat(hidden)[half:]
-        scored_TH = self.hidden(TreePlan(grow([probe]), self.device))[half:-1]
+        scored_TH = self.hidden(TreePlan(grow([probe]), self.device, self.images))[half:-1]
         sampled_T, scored_T = (
             self.selected_logprobs(hidden_TH, targets_T, 1.0)[0]
             for hidden_TH in (sampled_TH, scored_TH)
@@ -273,7 +294,8 @@ def _checkpointed_layers(base: PreTrainedModel) -> list[nn.Module]:
             "Set backend.recompute to false, or lower train.batch_tokens.",
             where="backend.recompute",
         ) from error
-    return [layer for layer in base.modules() if isinstance(layer, GradientCheckpointingLayer)]
+    decoder = base.get_decoder()
+    return [layer for layer in decoder.modules() if isinstance(layer, GradientCheckpointingLayer)]
 
 
 def _eos_tokens(model: PreTrainedModel) -> list[int]:

@@ -8,6 +8,8 @@ trainer. A model for which the two differ is refused.
 S tokens of the probe, H hidden, V vocabulary.
 """
 
+import math
+from collections.abc import Mapping
 from typing import Protocol
 
 import torch
@@ -18,10 +20,13 @@ from transformers import PreTrainedConfig
 from engine.models.architectures import FAMILIES
 from engine.policy.torch.model import attention
 from engine.policy.torch.model.attention import Plan
+from engine.policy.torch.model.images import ImageTokens
 from engine.policy.torch.training.prefix_tree import TreePlan, grow
 from engine.protocol.problems import ModelError
 
 PROBE_TOKENS = 48
+IMAGE_START, CHANNELS = 8, 3
+"""Place of the image in the probe of a model that reads images, and its color channels."""
 LONGEST_PROBE = 2048
 """Tokens; the probe is longer than any sliding window up to this size."""
 ROW_LENGTH_ROPES = ("dynamic", "longrope")
@@ -38,6 +43,7 @@ class Computed(Protocol):
     trained: PeftModel
     device: torch.device
     dtype: torch.dtype
+    images: ImageTokens | None
 
     def hidden(self, plan: Plan) -> Tensor: ...
 
@@ -54,9 +60,12 @@ def verify_forward(model: Computed, max_context: int) -> None:
     change within the context."""
     refuse_changing_positions(model.trained.config.get_text_config(), max_context)
     tokens_S = probe_tokens(model.trained, max_context)
+    ids, image = tokens_S.tolist(), dict[str, Tensor]()
+    if model.images:
+        image = example_image(model.trained, model.images, tokens_S, ids)
     try:
-        plain_SH, plain_SV = plain_forward(model.trained, tokens_S.to(model.device))
-        ours_SH = model.hidden(TreePlan(grow([tokens_S.tolist()]), model.device))
+        plain_SH, plain_SV = plain_forward(model.trained, tokens_S.to(model.device), image)
+        ours_SH = model.hidden(TreePlan(grow([ids]), model.device, model.images))
         targets_S = tokens_S[1:].to(model.device)
         ours_S = model.selected_logprobs(plain_SH[:-1], targets_S, 1.0)[0]
     except (TypeError, RuntimeError, AssertionError, ValueError, AttributeError) as error:
@@ -102,17 +111,45 @@ def probe_tokens(trained: PeftModel, max_context: int) -> Tensor:
     return torch.randint(config.vocab_size, (count,), generator=generator)
 
 
-def plain_forward(trained: PeftModel, tokens_S: Tensor) -> tuple[Tensor, Tensor]:
+def example_image(
+    trained: PeftModel, images: ImageTokens, tokens_S: Tensor, ids: list[int]
+) -> dict[str, Tensor]:
+    """Put an image of random pixels among the probe's tokens: its placeholders into `tokens_S`, its
+    own token ids into `ids`. Returns the arguments that a transformers model needs for it."""
+    vision = trained.config.vision_config
+    merge = vision.spatial_merge_size
+    grid = (1, 2 * merge, 3 * merge)
+    size = CHANNELS * vision.temporal_patch_size * vision.patch_size**2
+    generator = torch.Generator().manual_seed(0)
+    pixels_PD = torch.randn(math.prod(grid), size, generator=generator)
+    seen = images.add("", grid, lambda: pixels_PD)
+    place = slice(IMAGE_START, IMAGE_START + seen.count)
+    others = [images.placeholder, trained.config.video_token_id]
+    tokens_S[torch.isin(tokens_S, torch.tensor(others))] = 0
+    ids[:] = tokens_S.tolist()
+    tokens_S[place], ids[place] = images.placeholder, range(seen.first, seen.first + seen.count)
+    return {
+        "pixel_values": pixels_PD,
+        "image_grid_thw": torch.tensor([grid]),
+        "mm_token_type_ids": (tokens_S == images.placeholder).int()[None],
+    }
+
+
+def plain_forward(
+    trained: PeftModel, tokens_S: Tensor, image: Mapping[str, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
     """States [S, H] that enter the head, and logits [S, V], by the unmodified transformers model.
-    Raises any exception of the model's code."""
+    `image`: further arguments, for an image among the tokens. Raises any exception of the model's
+    code."""
     base, seen = trained.get_base_model(), []
     head = base.get_output_embeddings()
     hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
-    base.set_attn_implementation("eager")
+    given = {name: tensor.to(tokens_S.device) for name, tensor in (image or {}).items()}
+    base.set_attn_implementation(attention.implementation(base.config, "eager"))
     try:
-        logits_1SV = trained(input_ids=tokens_S[None], use_cache=False).logits
+        logits_1SV = trained(input_ids=tokens_S[None], use_cache=False, **given).logits
     finally:
-        base.set_attn_implementation(attention.NAME)
+        base.set_attn_implementation(attention.implementation(base.config, attention.NAME))
         hook.remove()
     if not seen:
         raise ValueError("its logits are not computed by its output embeddings")

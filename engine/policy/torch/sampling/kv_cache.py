@@ -13,6 +13,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from engine.policy.prefix import shared
 from engine.policy.torch.model.attention import causal
+from engine.policy.torch.model.images import ImageTokens
 from engine.policy.torch.model.scoring import Scoring, weigh
 
 GRAIN = 128
@@ -27,6 +28,8 @@ class Slot:
     place: int
     tokens: list[int] = field(default_factory=list)
     """Tokens whose keys and values are cached."""
+    shift: int = 0
+    """Shift of positions by the images among them."""
     busy: bool = False
     used: int = 0
 
@@ -149,7 +152,13 @@ class Extension:
 class ExtensionPlan:
     """Plan of a forward pass over a flat row: sequences with one new token, then longer pieces."""
 
-    def __init__(self, cache: KeyValueCache, extensions: list[Extension], device: torch.device):
+    def __init__(
+        self,
+        cache: KeyValueCache,
+        extensions: list[Extension],
+        device: torch.device,
+        images: ImageTokens | None = None,
+    ) -> None:
         self._cache = cache
         singles = [e for e in extensions if len(e.tokens) == 1]
         self._pieces = [e for e in extensions if len(e.tokens) > 1]
@@ -162,9 +171,13 @@ class ExtensionPlan:
         self._dense = self._window_slots <= 1.5 * self._count + 2
         self._masks: dict[int | None, Tensor] = {}
         tokens = [token for e in self.order for token in e.tokens]
-        places = [p for e in self.order for p in range(e.start, e.start + len(e.tokens))]
         self.tokens_1S = torch.tensor([tokens], device=device)
-        self.positions_1S = torch.tensor([places], device=device)
+        if images is None:
+            places = [p for e in self.order for p in range(e.start, e.start + len(e.tokens))]
+            self.positions_1S = torch.tensor([places], device=device)
+        else:
+            parts = [images.positions(e.tokens, e.start, e.slot.shift)[0] for e in self.order]
+            self.positions_1S = torch.cat(parts, 1)[:, None].to(device)
         self.lasts_B = (
             torch.tensor([len(e.tokens) for e in self.order], device=device).cumsum(0) - 1
         )

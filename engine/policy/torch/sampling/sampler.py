@@ -196,7 +196,9 @@ class Sampler:
     def _forward(self) -> tuple[list[Row], Tensor, ExtensionPlan | None]:
         """Running rows, logits [B, V] of their next tokens, and the plan of the pass."""
         extensions = {id(row): Extension(_slot(row), row.pending) for row in self._running}
-        plan = ExtensionPlan(self._cache, list(extensions.values()), self._model.device)
+        plan = ExtensionPlan(
+            self._cache, list(extensions.values()), self._model.device, self._model.images
+        )
         logits_BV = self._model.logits(self._model.sampled_hidden(plan)[plan.lasts_B])
         places = {id(extension): place for place, extension in enumerate(plan.order)}
         rows = sorted(self._running, key=lambda row: places[id(extensions[id(row)])])
@@ -204,7 +206,10 @@ class Sampler:
 
     def _took(self, row: Row, token: int) -> None:
         """Mark computed keys and values as cached; the new token is the next input."""
-        _slot(row).tokens += row.pending
+        slot, images = _slot(row), self._model.images
+        slot.tokens += row.pending
+        if images is not None:
+            slot.shift += images.shift(row.pending)
         row.pending = [token]
 
     def _admit(self) -> None:
@@ -225,6 +230,8 @@ class Sampler:
                 continue
             row.slot, known = found
             row.pending = prompt[known:]
+            if images := self._model.images:
+                row.slot.shift = images.shift(prompt[:known])
             tokens += len(row.pending)
             self.computed_tokens += len(row.pending)
             self.reused_tokens += known
@@ -315,8 +322,9 @@ class AloneSampler(Sampler):
         self._running += joining
 
     def _forward(self) -> tuple[list[Row], Tensor, ExtensionPlan | None]:
+        model = self._model
         lasts = [
-            self._model.hidden(TreePlan(grow([row.pending]), self._model.device))[-1]
+            model.hidden(TreePlan(grow([row.pending]), model.device, model.images))[-1]
             for row in self._running
         ]
         return list(self._running), self._model.logits(torch.stack(lasts)), None

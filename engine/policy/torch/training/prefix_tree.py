@@ -16,6 +16,7 @@ from torch.nn.functional import pad, scaled_dot_product_attention
 
 from engine.policy.prefix import shared
 from engine.policy.torch.model.attention import PathAttention, band
+from engine.policy.torch.model.images import ImageTokens
 from engine.policy.torch.model.scoring import Scoring, weigh
 
 STEM, BRANCHES = [11, 7, 19, 5, 13, 3, 17, 2], ([23, 4, 9, 6], [8, 21, 10, 12])
@@ -128,16 +129,18 @@ def _depth_first(segments: list[Segment]) -> list[Segment]:
 class TreePlan:
     """Attention plan: every segment attends to its path; siblings of similar length are batched."""
 
-    def __init__(self, forest: Forest, device: torch.device) -> None:
+    def __init__(
+        self, forest: Forest, device: torch.device, images: ImageTokens | None = None
+    ) -> None:
+        """`images`: those of a model that reads images."""
         self._lengths = [len(segment.tokens) for segment in forest.segments]
         self._batches = [list(batch) for batch in _batches(forest.segments)]
         self._masks: dict[tuple[int, int, int, int | None], Tensor | None] = {}
         self.layers: Counter[int] = Counter()
         """Number of uses of this plan, by layer."""
         tokens = [token for segment in forest.segments for token in segment.tokens]
-        places = [p for segment in forest.segments for p in range(segment.start, segment.end)]
         self.tokens_1S = torch.tensor([tokens], device=device)
-        self.positions_1S = torch.tensor([places], device=device)
+        self.positions_1S = _positions(forest.segments, images).to(device)
 
     def attend(
         self, layer: int, query_QSD: Tensor, key_KSD: Tensor, value_KSD: Tensor, scoring: Scoring
@@ -208,6 +211,19 @@ class TreePlan:
         return self._masks[shape]
 
 
+def _positions(segments: list[Segment], images: ImageTokens | None) -> Tensor:
+    """Positions of the tokens of segments in depth-first order: [1, S], or [3, 1, S] if images
+    shift them."""
+    if images is None:
+        return torch.tensor([[p for s in segments for p in range(s.start, s.end)]])
+    parts, shifts = [], dict[int, int]()
+    for segment in segments:
+        before = shifts[segment.parent.number] if segment.parent else 0
+        part_3T, shifts[segment.number] = images.positions(segment.tokens, segment.start, before)
+        parts.append(part_3T)
+    return torch.cat(parts, 1)[:, None]
+
+
 def _batches(segments: list[Segment]) -> Iterator[list[Segment]]:
     """Batches of siblings of similar length, longest first; roots count as siblings."""
     families: dict[int, list[Segment]] = {}
@@ -230,7 +246,10 @@ def _stack(pieces: list[Tensor], longest: int) -> Tensor:
 
 @torch.inference_mode()
 def shares_prefixes(
-    hidden: Callable[[TreePlan], Tensor], layers: int, device: torch.device
+    hidden: Callable[[TreePlan], Tensor],
+    layers: int,
+    device: torch.device,
+    images: ImageTokens | None = None,
 ) -> bool:
     """Whether `hidden`, on trial, gives a tree of two branches the hidden states of the two
     separate sequences, and each of the model's `layers` (their number) uses the plan once. Layers
@@ -238,13 +257,13 @@ def shares_prefixes(
     ignores plans; a layer that attends twice would overwrite its cached keys."""
     sequences = [STEM + branch for branch in BRANCHES]
     forest = grow(sequences)
-    plan = TreePlan(forest, device)
+    plan = TreePlan(forest, device, images)
     together_SH = hidden(plan)
     if list(plan.layers.values()) != [1] * layers:
         return False
     tolerance = TOLERANCE.get(together_SH.dtype, COARSE_TOLERANCE)
     for tokens, places in zip(sequences, forest.places, strict=True):
-        alone_SH = hidden(TreePlan(grow([tokens]), device))
+        alone_SH = hidden(TreePlan(grow([tokens]), device, images))
         if (together_SH[places] - alone_SH).norm() > tolerance * alone_SH.norm():
             return False
     return True

@@ -79,7 +79,7 @@ def forward_backward(
     parts: list[Terms] = []
     for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
         forest = grow([visible_tokens(item) for item in items])
-        plan = TreePlan(forest, model.device)
+        plan = TreePlan(forest, model.device, model.images)
         trained = _trained(items, forest, model)
         with model.recomputing():
             terms = _terms(model, batch, items, plan, trained)
@@ -177,7 +177,7 @@ def score(
     for items in micro_batches(batch.items, batch_tokens if model.shares_prefixes else 0):
         forest = grow([visible_tokens(item) for item in items])
         trained = _trained(items, forest, model)
-        plan = TreePlan(forest, model.device)
+        plan = TreePlan(forest, model.device, model.images)
         hidden_NH = model.hidden(plan)[trained.places_N]
         logprobs_N, _ = model.selected_logprobs(
             hidden_NH, trained.targets_N, batch.temperature, masks_MW=trained.masks_NW

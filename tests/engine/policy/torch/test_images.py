@@ -1,0 +1,178 @@
+"""Models that read images: sampler, trainer and gradients equal plain transformers and PEFT."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from safetensors.torch import load_file
+from torch import Tensor
+from transformers import AutoModelForImageTextToText
+
+from engine.models.architectures import architecture_problem
+from engine.models.file_checks import read_json
+from engine.policy.base import ImageInput, SampledToken, SampleRequest, TrainBatch, TrainItem
+from engine.policy.torch.model.model import LoraModel
+from engine.policy.torch.sampling.sampler import AloneSampler, Sampler
+from engine.policy.torch.training.trainer import forward_backward
+from engine.protocol.problems import PolicyError
+from tests.engine.policy.conftest import load
+from tests.engine.policy.torch.test_architectures import loaded
+from tests.support.seeing import KINDS, PLACEHOLDER, image_input, save_model
+
+ROWS = ("qwen3_5", "qwen3_5_moe")
+GRIDS = [(1, 4, 6), (1, 8, 4), (1, 6, 6)]
+
+
+def prompt(
+    folder: Path, *parts: int | list[int], before: list[ImageInput] | None = None
+) -> tuple[list[int], list[ImageInput]]:
+    """Tokens and images of a prompt; a number is an image with this seed."""
+    tokens, images = list[int](), list(before or [])
+    for part in parts:
+        if isinstance(part, int):
+            images.append(image_input(folder, part, len(tokens), GRIDS[part % len(GRIDS)]))
+            tokens += [PLACEHOLDER] * images[-1].count
+        else:
+            tokens += part
+    return tokens, images
+
+
+def sample(model: LoraModel, requests: list[SampleRequest]) -> list[list[SampledToken]]:
+    rows: list[list[SampledToken]] = [[] for _ in requests]
+    kind = Sampler if model.shares_prefixes else AloneSampler
+    sampler = kind(model, [], lambda number, token, end: rows[number].append(token))
+    for number, request in enumerate(requests):
+        sampler.add(number, model.with_images(request))
+    while sampler.busy:
+        sampler.step()
+    return rows
+
+
+def items_with_images(model: LoraModel, folder: Path) -> list[TrainItem]:
+    """Two answers each to prompts with the same image, another of the same size, two images, none
+    and one at the end; the first two get a second turn with a further image."""
+    text = [3 + 7 * n * n % 250 for n in range(30)]
+    prompts = [
+        prompt(folder, text[:9], 0, text[9:14]),
+        prompt(folder, text[:9], 3, text[9:14]),
+        prompt(folder, text[:9], 0, text[9:12], 1, text[:5]),
+        prompt(folder, text),
+        prompt(folder, text[:7], 2),
+    ]
+    found = []
+    for number in range(2 * len(prompts)):
+        tokens, images = prompts[number // 2]
+        turns, spans, logprobs = (2 if number < 4 else 1), [], []
+        for turn in range(turns):
+            if turn:
+                tokens, images = prompt(folder, tokens, text[2:5], 1, text[5:8], before=images)
+            count = 5 + number
+            for seed in (number, 100 + number):  # transformers refuses placeholders without images
+                request = SampleRequest(tokens=tokens, images=images, max_tokens=count, seed=seed)
+                sampled = sample(model, [request])[0]
+                if PLACEHOLDER not in [one.token for one in sampled]:
+                    break
+            spans.append((len(tokens), len(tokens) + count))
+            tokens = tokens + [one.token for one in sampled]
+            logprobs += [one.logprob for one in sampled]
+        advantages = [(-1.0) ** number * (1 + number / 4)] * len(logprobs)
+        found.append(
+            TrainItem(
+                tokens=tokens, images=images, spans=spans, logprobs=logprobs, advantages=advantages
+            )
+        )
+    return found
+
+
+def plain_losses(folder: Path, adapter: Path, items: list[TrainItem]) -> tuple[PeftModel, Tensor]:
+    """Plain model with PEFT's adapter, and minus the sum of advantage · log-prob over the trained
+    tokens, by one padded batch."""
+    base = AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="eager").eval()
+    plain = PeftModel.from_pretrained(base, adapter, is_trainable=True).eval()
+    longest = max(len(item.tokens) for item in items)
+    rows = torch.tensor([item.tokens + [0] * (longest - len(item.tokens)) for item in items])
+    mask = torch.tensor([[int(n < len(item.tokens)) for n in range(longest)] for item in items])
+    stored = [load_file(image.file) for item in items for image in item.images]
+    given = {
+        "pixel_values": torch.cat([one["pixels"] for one in stored]),
+        "image_grid_thw": torch.stack([one["grid"] for one in stored]),
+        "mm_token_type_ids": (rows == PLACEHOLDER).int(),
+    }
+    logits = plain(input_ids=rows, attention_mask=mask, use_cache=False, **given).logits.float()
+    logprobs = logits[:, :-1].log_softmax(-1).gather(-1, rows[:, 1:, None])[..., 0]
+    losses = []
+    for row, item in zip(logprobs, items, strict=True):
+        trained = torch.cat([row[start - 1 : end - 1] for start, end in item.spans])
+        torch.testing.assert_close(trained.detach(), torch.tensor(item.logprobs), rtol=0, atol=1e-4)
+        losses.append(-(torch.tensor(item.advantages) * trained).sum())
+    return plain, torch.stack(losses).sum()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sampler_and_gradients_equal_transformers(kind: str, tmp_path: Path) -> None:
+    folder = save_model(kind, tmp_path / "model")
+    assert architecture_problem(read_json(folder / "config.json"), kind) is None
+    model = loaded(folder)
+    assert model.images is not None
+    assert model.shares_prefixes == (kind not in ROWS)
+    assert model.publish_gap() <= 1e-4
+    items = items_with_images(model, tmp_path / "images")
+    normaliser = sum(len(item.logprobs) for item in items)
+    batch = TrainBatch(items=[model.with_images(item) for item in items], normaliser=normaliser)
+    metrics = forward_backward(model, batch, 200, lambda done, total: None)
+    assert metrics["logprob_gap/max"] <= 1e-4
+    model.save_adapter(tmp_path / "adapter", "base")
+    plain, loss = plain_losses(folder, tmp_path / "adapter", items)
+    (loss / normaliser).backward()
+    expected = {name: p.grad for name, p in plain.named_parameters() if p.requires_grad}
+    assert expected.keys() == model.adapter.keys()
+    assert not any("visual" in name for name in expected)
+    square, error = 0.0, 0.0
+    for name, parameter in model.adapter.items():
+        if (wanted := expected[name]) is not None:
+            assert parameter.grad is not None
+            square += wanted.square().sum().item()
+            error += (parameter.grad - wanted).square().sum().item()
+    relative = (error / square) ** 0.5
+    print(f"{kind}: gradient differs by {relative:.1e}, {metrics['logprob_gap/max']:.1e} nats")
+    assert relative <= 1e-5
+
+
+def test_the_cache_reuses_equal_images_only(tmp_path: Path) -> None:
+    model = loaded(save_model("qwen3_vl", tmp_path / "model"))
+    tail = list(range(5, 30))
+    prompts = [prompt(tmp_path / "images", [7, 8], seed, tail) for seed in (0, 0, 3)]
+    sampler = Sampler(model, [], lambda number, token, end: None)
+    for number, (tokens, images) in enumerate(prompts):
+        request = SampleRequest(tokens=tokens, images=images, max_tokens=2, seed=number)
+        sampler.add(number, model.with_images(request))
+        while sampler.busy:
+            sampler.step()
+    length = len(prompts[0][0])
+    assert sampler.computed_tokens == length + 1 + length  # of the third not even two are worth it
+    assert sampler.reused_tokens == length - 1
+
+
+def test_evicted_outputs_are_computed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.policy.torch.model.images.KEPT_BYTES", 1)
+    model = load(save_model("qwen2_5_vl", tmp_path / "model"))
+    tokens, images = prompt(tmp_path / "images", [7, 8], 0, [9], 1, [10, 11])
+    request = SampleRequest(tokens=tokens, images=images, max_tokens=3, seed=0)
+    assert sample(model, [request]) == sample(model, [request])
+    assert model.images is not None
+    assert len(model.images._outputs) == 1
+
+
+def test_missing_and_unfit_images_are_refused(tmp_path: Path) -> None:
+    model = load(save_model("qwen2_vl", tmp_path / "model"))
+    tokens, images = prompt(tmp_path / "images", [7, 8], 0, [9])
+    request = SampleRequest(tokens=tokens, images=images, max_tokens=1, seed=0)
+    gone = images[0].model_copy(update={"file": str(tmp_path / "gone"), "id": "0" * 64})
+    with pytest.raises(PolicyError, match="cannot be given to the model"):
+        model.with_images(request.model_copy(update={"images": [gone]}))
+    longer = images[0].model_copy(update={"count": images[0].count + 1})
+    with pytest.raises(PolicyError, match="6 tokens in place of 7"):
+        model.with_images(request.model_copy(update={"images": [longer]}))
