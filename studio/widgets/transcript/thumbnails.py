@@ -99,9 +99,12 @@ class Thumbnail(QAbstractButton):
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
 
     def show_picture(self, number: int, picture: Picture) -> None:
-        """Show an image, numbered in its trajectory."""
-        self._picture = picture
-        self._words = f"Image {number}"
+        """Show an image, numbered in its trajectory. Without a change, nothing is painted: the
+        transcript calls this whenever it is painted itself."""
+        words = f"Image {number}"
+        if (words, picture) == (self._words, self._picture):
+            return
+        self._picture, self._words = picture, words
         name = self._words
         if picture.thumbnail is not None:
             name = f"{self._words}, {picture.width:,} × {picture.height:,}"
@@ -180,7 +183,8 @@ class Thumbnails(QObject):
                 button.setGeometry(area)
             button.setProperty("image", (spot.image.number, spot.image.id))
             button.show_picture(spot.image.number, pictures.picture(spot.image.id))
-            button.show()
+            if button.isHidden():
+                button.show()
         for key, button in unused.items():
             del self._buttons[key]
             button.hide()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from PIL import Image
-from PySide6.QtCore import QSize, Qt
+from PySide6.QtCore import QEvent, QObject, QSize, Qt
 from pytestqt.qtbot import QtBot
 
 from engine.protocol.problems import StoreError
@@ -25,6 +25,16 @@ def picture(width: int, height: int, form: str = "PNG", **options: object) -> by
     file = io.BytesIO()
     Image.linear_gradient("L").resize((width, height)).convert("RGB").save(file, form, **options)
     return file.getvalue()
+
+
+class PaintCount(QObject):
+    """Number of paint events of the widgets that it watches."""
+
+    count = 0
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        self.count += event.type() == QEvent.Type.Paint
+        return False
 
 
 @pytest.fixture
@@ -133,6 +143,12 @@ def test_thumbnails_are_requested_in_view_and_opened_by_keys(
     qtbot.keyClick(first, Qt.Key.Key_Return)
     qtbot.keyClick(first, Qt.Key.Key_Space)
     assert opened == [(1, "a")] * 3
+    transcript.focus_row(0)
+    qtbot.wait(100)
+    paints = PaintCount()
+    first.installEventFilter(paints)
+    qtbot.wait(200)
+    assert paints.count == 0, "painting ends"
     transcript.focus_row(10)
     qtbot.waitUntil(lambda: asked == ["a", "b", "c"])
     qtbot.waitUntil(lambda: [b.accessibleName() for b in shown(transcript)] == ["Image 3"])
