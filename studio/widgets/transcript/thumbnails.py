@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QPoint, QRectF, QSize, Qt, Signal
-from PySide6.QtGui import QBrush, QKeyEvent, QPainter, QPaintEvent, QTextLayout, QTransform
+from PySide6.QtGui import QBrush, QKeyEvent, QPainter, QPaintEvent, QPixmap, QTextLayout, QTransform
 from PySide6.QtWidgets import QAbstractButton, QWidget
 
 from engine.protocol.records.conversations import IMAGE
@@ -93,6 +93,7 @@ class Thumbnail(QAbstractButton):
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
         self._picture = Picture()
+        self._scaled: QPixmap | None = None
         self._words = ""
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -104,7 +105,7 @@ class Thumbnail(QAbstractButton):
         words = f"Image {number}"
         if (words, picture) == (self._words, self._picture):
             return
-        self._picture, self._words = picture, words
+        self._picture, self._words, self._scaled = picture, words, None
         name = self._words
         if picture.thumbnail is not None:
             name = f"{self._words}, {picture.width:,} × {picture.height:,}"
@@ -142,13 +143,16 @@ class Thumbnail(QAbstractButton):
                 paint.focus_ring(painter, area, RADIUS)
 
     def _paint_image(self, painter: QPainter, area: QRectF) -> None:
-        pixmap = self._picture.thumbnail
-        assert pixmap is not None
+        wanted = self.size() * self.devicePixelRatioF()
+        if self._scaled is None or self._scaled.size() != wanted:
+            assert self._picture.thumbnail is not None
+            self._scaled = self._picture.thumbnail.scaled(
+                wanted, mode=Qt.TransformationMode.SmoothTransformation
+            )
         paint.box(painter, area, "chip", None, RADIUS)  # behind transparent pixels
-        brush = QBrush(pixmap)  # a clip would leave rough corners
-        scale = QTransform.fromScale(area.width() / pixmap.width(), area.height() / pixmap.height())
-        brush.setTransform(scale)
-        painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
+        brush = QBrush(self._scaled)  # a clip would leave rough corners
+        scale = 1 / self.devicePixelRatioF()
+        brush.setTransform(QTransform.fromScale(scale, scale))
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(brush)
         painter.drawRoundedRect(area, RADIUS, RADIUS)
