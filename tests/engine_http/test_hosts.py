@@ -22,6 +22,7 @@ from engine.protocol.records.runs import RunSummary
 from engine.protocol.requests.exports import ExportCheckpoint
 from engine.protocol.requests.remote import ActOnHost, AddHost, HostView, Moved, SendRun
 from engine.protocol.requests.runs import Command, StartRun, TrajectoryQuery
+from engine.storage.run_folder.images import ImageStore
 from engine.trust.addresses import confirm_address
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import (
@@ -45,6 +46,7 @@ from tests.support.remote_engine import (
 from tests.support.ssh_server import FarSide
 
 pytestmark = pytest.mark.long
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
 TABLES = ("events", "trajectories", "groups", "calls", "verdicts", "labels", "checkpoints")
 
 
@@ -177,6 +179,13 @@ def test_remote_run_is_mirrored(pair: ServerPair, project: Path) -> None:
     page = pair.home.call(lambda client: client.trajectories(run.id, TrajectoryQuery()))
     assert page.total == done.trajectories > 0
     assert not (Path(run.path) / "checkpoints").exists()
+    image = ImageStore(pair.remote_folder(run)).add(PNG)
+    assert not (Path(run.path) / "images").exists()
+    for _ in range(2):  # from the server, then from here
+        assert pair.home.call(lambda client: client.image(run.id, image)) == PNG
+        assert ImageStore(Path(run.path)).find(image).read_bytes() == PNG
+    with pytest.raises(Refused, match="has no image"):
+        pair.home.call(lambda client: client.image(run.id, "0" * 64))
 
 
 def test_broken_tunnel_loses_no_event(pair: ServerPair, project: Path) -> None:
@@ -276,7 +285,13 @@ def test_checkpoints_and_runs_are_moved_between_machines(
     assert not (pair.remote_folder(run) / "exports").exists()
 
     remote_folder = pair.remote_folder(run)
+    image = ImageStore(remote_folder).add(PNG)
+    inputs = ImageStore(remote_folder).inputs(image, "0" * 16)
+    inputs.parent.mkdir()
+    inputs.write_bytes(b"made again")
     assert isinstance(last_item(pair, lambda client: client.bring_home(run.id)), Moved)
+    assert ImageStore(folder).find(image).read_bytes() == PNG
+    assert not (folder / "images" / "inputs").exists()
     assert not remote_folder.exists()
     assert pair.home.call(lambda client: client.run(run.id)).host == ""
     longer = Command(action="extend", steps=3, key="longer")
@@ -285,6 +300,7 @@ def test_checkpoints_and_runs_are_moved_between_machines(
 
     sent = last_item(pair, lambda client: client.send_run(run.id, SendRun(host=NAME)))
     assert isinstance(sent, Moved)
+    assert ImageStore(pair.remote_folder(run)).find(image).read_bytes() == PNG
     assert pair.home.call(lambda client: client.run(run.id)).host == NAME
     longer = Command(action="extend", steps=4, key="even longer")
     pair.home.call(lambda client: client.command(run.id, longer))

@@ -11,6 +11,7 @@ from typing import Any
 from engine.cli.engine_connection import engine_for
 from engine.cli.terminal import figure, say, say_json, write
 from engine.client import EngineClient
+from engine.protocol.records.conversations import in_text
 from engine.protocol.records.judging import keys_in
 from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.arena import ArenaTicked, AskArena
@@ -92,7 +93,7 @@ class _Printer:
             say(f"── {self._names[place]}")
 
     def _end(self, attempt: Trajectory) -> None:
-        text = "".join(f"\n{m.role}: {m.content}" for m in attempt.messages)
+        text = "".join(f"\n{m.role}: {m.content}" for m in in_text(attempt.messages))
         failed = attempt.problem and not attempt.problem.code.startswith("reward.")
         if attempt.scenario_id != "chat":
             say(text.strip())

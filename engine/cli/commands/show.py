@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from engine.cli.run_lookup import reading
 from engine.cli.terminal import duration, figure, say, say_json
 from engine.protocol.problems import Refused
-from engine.protocol.records.conversations import Message
+from engine.protocol.records.conversations import Message, in_text
 from engine.protocol.records.judging import Verdict
 from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery
@@ -61,7 +61,7 @@ def lines_of(one: Trajectory, verdicts: list[Verdict]) -> Iterator[str]:
         yield f"labels     {', '.join(one.labels)}"
     for name, value in sorted(one.metrics.items()):
         yield f"metric     {name} {value:g}"
-    for message in one.messages:
+    for message in in_text(one.messages):
         yield ""
         yield from _message_lines(message)
     for verdict in verdicts:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.protocol.problems import Problem
-from engine.protocol.records.conversations import Message
+from engine.protocol.records.conversations import Message, in_text
 from engine.protocol.records.judging import PART, Verdict
 from engine.protocol.records.runs import RunSpec, Trajectory
 
@@ -175,7 +175,7 @@ def _calls(one: Trajectory) -> list[Call]:
 
 def _conversation(messages: Sequence[Message], until: int) -> dict[str, str]:
     """Return attributes with the first `until` messages, the last as output if by the model."""
-    prompt = list(messages[:until])
+    prompt = in_text(messages)[:until]
     answer = prompt.pop() if prompt and prompt[-1].role == "assistant" else None
     values = {"gen_ai.input.messages": json.dumps([_message(one) for one in prompt])}
     if answer is not None:

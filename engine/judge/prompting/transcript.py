@@ -9,7 +9,7 @@ import json
 from itertools import takewhile
 from typing import Any
 
-from engine.protocol.records.conversations import IMAGE, Message
+from engine.protocol.records.conversations import IMAGE, Message, in_text
 from engine.protocol.records.runs import Trajectory
 
 LEAST_SHARE = 200
@@ -46,20 +46,8 @@ def without_reasoning(trajectory: Trajectory) -> Trajectory:
 
 def part_of(trajectory: Trajectory, start: int = 0, end: int | None = None) -> Trajectory:
     """Return a trajectory with its messages from `start` to `end` only, as text: each image is
-    "[image 1]", numbered in the whole trajectory; an image that comes again keeps its number."""
-    numbers: dict[str, int] = {}
-    messages = [_as_text(message, numbers) for message in trajectory.messages]
-    return trajectory.model_copy(update={"messages": messages[start:end]})
-
-
-def _as_text(message: Message, numbers: dict[str, int]) -> Message:
-    if not message.images:
-        return message
-    pieces = message.content.split(IMAGE)
-    content = pieces[0]
-    for image, piece in zip(message.images, pieces[1:], strict=False):
-        content += f"[image {numbers.setdefault(image, len(numbers) + 1)}]{piece}"
-    return message.model_copy(update={"content": content, "images": []})
+    "[image 1]", numbered in the whole trajectory."""
+    return trajectory.model_copy(update={"messages": in_text(trajectory.messages)[start:end]})
 
 
 def openai_messages(trajectory: Trajectory) -> list[dict[str, Any]]:

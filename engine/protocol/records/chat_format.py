@@ -59,7 +59,8 @@ def chat_format_checks(facts: ChatFormatFacts, model: ModelConfig, uses_tools: b
     words = "; ".join(part for part in parts if part) or "no tool calls, no reasoning"
     checks = [_check("good", f"{words[0].upper()}{words[1:]}.")]
     if uses_tools and not _syntax(facts, model):
-        checks[:1] = [_no_tools(facts)] if not facts.reasons else [_no_tools(facts), *checks]
+        more = checks if facts.reasons or facts.images else []
+        checks = [_no_tools(facts), *more]
     if reasons and facts.keeps_reasoning == "never" and model.keep_reasoning == "template":
         checks.append(
             _check(

@@ -1,5 +1,6 @@
 """Records of messages and of the token sequences that the policy sampled."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import Field
@@ -23,6 +24,22 @@ class Message(Value):
     tool_calls: list[dict[str, Any]] = Field(default_factory=list)
     tool_call_id: str | None = None
     name: str | None = None
+
+
+def in_text(messages: Sequence[Message]) -> list[Message]:
+    """Messages with "[image 1]" in the place of each image, numbered from 1; an image that comes
+    again keeps its number."""
+    numbers: dict[str, int] = {}
+    return [_in_text(message, numbers) for message in messages]
+
+
+def _in_text(message: Message, numbers: dict[str, int]) -> Message:
+    if not message.images:
+        return message
+    first, *rest = message.content.split(IMAGE)
+    marks = [f"[image {numbers.setdefault(one, len(numbers) + 1)}]" for one in message.images]
+    content = first + "".join(mark + text for mark, text in zip(marks, rest, strict=False))
+    return message.model_copy(update={"content": content, "images": []})
 
 
 class ImageSpan(Value):

@@ -21,7 +21,7 @@ class Refused(NamedTuple):
 
 SAMPLING = "the policy is sampled from the distribution that is trained"
 PROVIDER = "it runs at a provider, and the policy runs on your machine"
-MEDIA = "the policy reads and writes text"
+MEDIA = "the policy writes text, and reads images in messages at most"
 KEEPS_ALL: tuple[Any, ...] = (
     {"edits": []},
     {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},

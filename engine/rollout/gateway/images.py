@@ -35,7 +35,7 @@ async def without_data(session: Session | RemoteSession, messages: list[Message]
         message = messages[place]
         parts = []
         for number, part in enumerate(message["content"]):
-            where = part.get("at") or f"messages.{place}.content.{number}"
+            where = _where(part, place, number)
             if part.get("type") not in TEXT:
                 count += 1
                 _check(message, where, findings.images, findings.tool_images, count)
@@ -56,7 +56,13 @@ def _place(message: Message, place: int) -> str:
     """Field of the first part of a message that is not text."""
     parts = enumerate(message["content"])
     number, part = next((n, part) for n, part in parts if part.get("type") not in TEXT)
-    return str(part.get("at") or f"messages.{place}.content.{number}")
+    return _where(part, place, number)
+
+
+def _where(part: dict[str, Any], place: int, number: int) -> str:
+    """Field of part `number` of message `place`, by the dialect of the request."""
+    at = part.get("at")
+    return at[:100] if isinstance(at, str) else f"messages.{place}.content.{number}"
 
 
 def _has_other_parts(message: Message) -> bool:

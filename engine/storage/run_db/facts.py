@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, NotRequired, cast
 
 from typing_extensions import TypedDict
 
-from engine.protocol.records.conversations import Message
+from engine.protocol.records.conversations import IMAGE, Message
 from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.filters import is_error_result
 from engine.protocol.requests.runs import TrajectoryFacts
@@ -121,4 +121,5 @@ def _answer(messages: list[Message]) -> str:
 
 
 def _excerpt(text: str) -> str:
-    return " ".join(text[: 4 * EXCERPT_CHARS].replace("\0", " ").split())[:EXCERPT_CHARS]
+    beginning = text[: 4 * EXCERPT_CHARS].replace("\0", " ").replace(IMAGE, " [image] ")
+    return " ".join(beginning.split())[:EXCERPT_CHARS]

@@ -22,6 +22,7 @@ from studio.pages.trajectories.labels.label_controller import LabelController
 from studio.pages.trajectories.labels.review_queue import ReviewQueueController
 from studio.pages.trajectories.lists import RunLists
 from studio.pages.trajectories.reader.evidence_sheet import EvidenceController
+from studio.pages.trajectories.reader.images import ImageController
 from studio.pages.trajectories.reader.reader import Reader
 from studio.pages.trajectories.trajectory_table import AttemptTable
 from studio.pages.trajectories.views import (
@@ -70,6 +71,8 @@ class TrajectoriesPage(Page):
         self._build()
         self._focus_trail = ("", "")
         self._base = ""
+        views = (self._columns, self._reader)
+        self._images = ImageController(session, self.tasks, *views, self._body)
         self._proof = EvidenceController(
             session, self.tasks, self._columns, self._reader, self._body
         )
@@ -382,6 +385,7 @@ class TrajectoriesPage(Page):
         spec = self.session.run.state.spec
         weights, blind = spec.config.reward.weights if spec else {}, self._blind
         shown = blinded(siblings) if blind else siblings
+        self._images.show_run(run_id)
         self._proof.show_group(shown, weights, run_id)
         self._head.show_group(shown.group, shown.trajectories, weights, blind)
         self._columns.show_group(shown, weights, blind)

@@ -36,10 +36,18 @@ class Token:
 
 
 @dataclass(frozen=True)
+class ImageRef:
+    """Image in a text, which has the character IMAGE in its place: number in the trajectory, id."""
+
+    number: int
+    id: str
+
+
+@dataclass(frozen=True)
 class Message:
-    """Message of a turn: role (system user assistant), heading, facts, text, and the reasoning
-    before it, which is folded. `tokens` and `reasoning_tokens`, if given, are these texts and can
-    be tinted."""
+    """Message of a turn: role (system user assistant), heading, facts, text with its images, and
+    the reasoning before it, which is folded. `tokens` and `reasoning_tokens`, if given, are these
+    texts and can be tinted."""
 
     role: str
     text: str = ""
@@ -49,11 +57,12 @@ class Message:
     tokens: Sequence[Token] = ()
     reasoning: str = ""
     reasoning_tokens: Sequence[Token] = ()
+    images: Sequence[ImageRef] = ()
 
 
 @dataclass(frozen=True)
 class ToolCall:
-    """Tool call and its result. State: ok, error, answer."""
+    """Tool call and its result with images. State: ok, error, answer."""
 
     name: str
     arguments: str
@@ -64,6 +73,7 @@ class ToolCall:
     repeats: int = 1
     sources: Sequence[str] = ()
     tokens: Sequence[Token] = ()
+    images: Sequence[ImageRef] = ()
 
 
 @dataclass(frozen=True)

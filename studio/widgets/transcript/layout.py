@@ -14,6 +14,7 @@ from studio.widgets.painting import paint
 from studio.widgets.tables.reward_bar import paint_parts
 from studio.widgets.text.phrase import cursor_x
 from studio.widgets.transcript.items import (
+    ImageRef,
     Item,
     Message,
     Note,
@@ -25,6 +26,8 @@ from studio.widgets.transcript.items import (
     shown_part,
     tint_of,
 )
+from studio.widgets.transcript.pictures import Pictures
+from studio.widgets.transcript.thumbnails import Spot, on_own_lines, spots_of, with_marks
 
 RESULT_LINES = 6
 MORE_LINES = 200
@@ -93,17 +96,21 @@ class Row:
     unfolded: bool = False
     more: QRectF | None = None
     more_words: str = ""
+    spots: list[Spot] = field(default_factory=list)
+    """Places of the thumbnails."""
     chips_y: float = 0.0
 
 
 @dataclass(frozen=True)
 class Looks:
-    """Display settings of all rows: width, tint and end of its scale, indentation in pixels."""
+    """Display settings of all rows: width, tint and end of its scale, indentation in pixels; the
+    images, which are marks in the text without them."""
 
     width: float
     tint: str = "advantage"
     largest: float = 1.0
     indent: float = 22.0
+    pictures: Pictures | None = None
 
 
 def chars_at(shown: int, first: int) -> int:
@@ -146,12 +153,12 @@ def _message(row: Row, item: Message, looks: Looks, shown: int) -> None:
         if item.tokens:
             block = _token_block(item.tokens, "body", width, looks)
         else:
-            words, hidden = shown_part(
-                item.text, MESSAGE_LINES + shown, chars_at(shown, CHUNK_CHARS)
-            )
+            most = (MESSAGE_LINES + shown, chars_at(shown, CHUNK_CHARS))
+            words, hidden = shown_part(_with_images(item.text, item.images, looks), *most)
             left_out += hidden
             block = _block(words, "body", width, "muted" if item.role == "system" else "text")
         block.at = QPointF(left + padding, y + padding)
+        _add_spots(row, block, item.images, looks, width)
         row.blocks.append(block)
         if padding:
             row.frame = QRectF(left, y, looks.width - left, block.height + 2 * padding)
@@ -219,12 +226,12 @@ def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
     if item.result:
         row.separator_y = y
         y += 7.0
-        words, left_out = shown_part(
-            item.result, RESULT_LINES + shown, chars_at(shown, RESULT_CHARS)
-        )
+        most = (RESULT_LINES + shown, chars_at(shown, RESULT_CHARS))
+        words, left_out = shown_part(_with_images(item.result, item.images, looks), *most)
         tone = {"error": "bad", "answer": "text"}.get(item.state, "muted")
         block = _block(words, "label", inner, tone)
         block.at = QPointF(left + 12, y)
+        _add_spots(row, block, item.images, looks, inner)
         row.blocks.append(block)
         y += block.height
         y = _more(row, y, left + 12, left_out + kept)
@@ -236,6 +243,22 @@ def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
         y += 28.0
     row.frame = QRectF(left, 2.0, width, y - 2.0)
     row.height = y + 8.0
+
+
+def _with_images(text: str, images: Sequence[ImageRef], looks: Looks) -> str:
+    if not images:
+        return text
+    return on_own_lines(text) if looks.pictures else with_marks(text, images)
+
+
+def _add_spots(
+    row: Row, block: Block, images: Sequence[ImageRef], looks: Looks, width: float
+) -> None:
+    """Make room for the images in a block of text, whose position is set."""
+    if images and looks.pictures is not None:
+        spots, more = spots_of(block.layout, images, looks.pictures, width)
+        block.height += more
+        row.spots += [Spot(spot.image, spot.rect.translated(block.at)) for spot in spots]
 
 
 def _more(row: Row, y: float, left: float, left_out: int) -> float:

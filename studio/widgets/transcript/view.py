@@ -6,27 +6,20 @@ import re
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, QPoint, QPointF, QRectF, Qt, Signal
-from PySide6.QtGui import (
-    QColor,
-    QFocusEvent,
-    QKeyEvent,
-    QMouseEvent,
-    QPainter,
-    QPaintEvent,
-    QPen,
-    QResizeEvent,
-)
+from PySide6.QtGui import QFocusEvent, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QAbstractScrollArea, QFrame, QWidget
 
 from studio.text import formatting
 from studio.text.hits import hits
-from studio.theme.theme import theme
 from studio.widgets.painting import paint
 from studio.widgets.text.tooltip import Tip
 from studio.widgets.transcript.hits import HitCursor, Patterns, kind_of
 from studio.widgets.transcript.items import TINTS, Item, largest_of
 from studio.widgets.transcript.layout import Looks, Row, estimate, lay_out_row, paint_row
+from studio.widgets.transcript.marks import paint_hits, paint_passage, paint_token
 from studio.widgets.transcript.passage import find_row, pattern_of
+from studio.widgets.transcript.pictures import Pictures
+from studio.widgets.transcript.thumbnails import Thumbnails
 from studio.widgets.transcript.token_tooltip import token_tip
 from studio.widgets.transcript.unfolded import Unfolded
 
@@ -66,6 +59,8 @@ class Transcript(QAbstractScrollArea):
         self._passage: re.Pattern[str] | None = None
         self._patterns: Patterns = {}
         self._hits = HitCursor()
+        self._pictures: Pictures | None = None
+        self._thumbnails = Thumbnails(self.viewport())
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -92,14 +87,23 @@ class Transcript(QAbstractScrollArea):
         if self._patterns:
             self.set_hits(self._patterns)
 
+    def set_pictures(self, pictures: Pictures) -> None:
+        """Show images as thumbnails; without this, as marks in the text."""
+        self._pictures = pictures
+        self._thumbnails.opened.connect(pictures.opened)
+        pictures.changed.connect(self._lay_out_again)
+
+    def _lay_out_again(self) -> None:
+        self._rows.clear()
+        self.viewport().update()
+
     def set_tint(self, tint: str) -> None:
         """Set what the token colours show: advantage, logprob, entropy, mask or none."""
         if tint not in TINTS:
             raise ValueError(f"tint is {tint!r}, expected one of {', '.join(TINTS)}")
         self._tint = tint
         self._largest = self._scale()
-        self._rows.clear()
-        self.viewport().update()
+        self._lay_out_again()
 
     def _scale(self) -> float:
         of_rows = largest_of(self._items, self._tint)
@@ -178,8 +182,7 @@ class Transcript(QAbstractScrollArea):
         """Show or fold the reasoning of the focused row; if it has none, of all rows."""
         every = [n for n, item in enumerate(self._items) if getattr(item, "reasoning", "")]
         self._unfolded.toggle_reasoning([self._focused] if self._focused in every else every)
-        self._rows.clear()
-        self.viewport().update()
+        self._lay_out_again()
 
     def _show_marked(self) -> None:
         """Scroll the marked passage to a third of the height."""
@@ -212,7 +215,7 @@ class Transcript(QAbstractScrollArea):
 
     def _looks(self) -> Looks:
         width = min(WIDEST_PX, self.viewport().width() - 2 * self._margin)
-        return Looks(max(80.0, width), self._tint, self._largest, self._indent)
+        return Looks(max(80.0, width), self._tint, self._largest, self._indent, self._pictures)
 
     def _left(self) -> float:
         return max(self._margin, (self.viewport().width() - self._looks().width) / 2)
@@ -345,40 +348,34 @@ class Transcript(QAbstractScrollArea):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         looks, left = self._looks(), self._left()
         painter.setOpacity(FAINT if self._faint else 1.0)
-        for index in self._settle():
+        visible = self._settle()
+        self._place_thumbnails(visible)
+        for index in visible:
             top = self._tops[index] - self.verticalScrollBar().value()
             painter.save()
             painter.translate(left, top)
             paint_row(painter, self._row(index), looks, index == self._focused)
             if self._hits.all:
-                self._paint_hits(painter, index)
-            for rect in self._marked(index):
-                painter.fillRect(rect.adjusted(0, rect.height() - 2, 0, 0), theme().color("judge"))
-                paint.box(painter, rect.adjusted(-2, -1, 2, 1), None, "judge", 3)
+                paint_hits(painter, self._hit_rects(index), index, self._hits.current)
+            paint_passage(painter, self._marked(index))
             if self._token is not None and self._token[0] == index:
-                self._paint_token(painter, self._row(index), self._token)
+                block = self._row(index).blocks[self._token[1]]
+                paint_token(painter, block.rects_of(self._token[2]))
             painter.restore()
         if self._keyboard:
             paint.focus_ring(painter, QRectF(self.viewport().rect()), 0)
         painter.end()
 
-    def _paint_hits(self, painter: QPainter, index: int) -> None:
-        current = self._hits.current
-        fill = QColor(theme().color("warn"))
-        for block, found in enumerate(self._hit_rects(index)):
-            for nth, rects in enumerate(found):
-                now = current is not None and current[:3] == (index, block, nth)
-                fill.setAlphaF(0.45 if now else 0.22)
-                for rect in rects:
-                    painter.fillRect(rect.adjusted(-1, 0, 1, 0), fill)
-                    if now:
-                        paint.box(painter, rect.adjusted(-2, -1, 2, 1), None, "warn", 3)
+    def _place_thumbnails(self, visible: Sequence[int]) -> None:
+        if self._pictures is not None:
+            rows = {index: self._row(index).spots for index in visible}
+            spots = {(row, n): spot for row, found in rows.items() for n, spot in enumerate(found)}
+            self._thumbnails.place(spots, self._pictures, self._corner)
 
-    def _paint_token(self, painter: QPainter, row: Row, place: Place) -> None:
-        painter.setPen(QPen(theme().color("text"), 1.5))
-        painter.setBrush(Qt.BrushStyle.NoBrush)
-        for rect in row.blocks[place[1]].rects_of(place[2]):
-            painter.drawRoundedRect(rect.adjusted(-1, 0, 1, 0), 3, 3)
+    def _corner(self, index: int) -> QPoint:
+        """Top left corner of a row in the viewport."""
+        top = self._tops[index] - self.verticalScrollBar().value()
+        return QPoint(round(self._left()), round(top))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         self._forget()
@@ -388,8 +385,7 @@ class Transcript(QAbstractScrollArea):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.PaletteChange and hasattr(self, "_rows"):
-            self._rows.clear()
-            self.viewport().update()
+            self._lay_out_again()
 
     def scrollContentsBy(self, dx: int, dy: int) -> None:
         Tip.of(self).hide()

@@ -1,19 +1,23 @@
 """Messages of an agent: lines on its process's socket, and requests to the gateway."""
 
+import asyncio
 import contextlib
+import hashlib
 import json
 from typing import Any
 
 from pydantic import ValidationError
 
 from engine.protocol.problems import AtelierError, RolloutError
+from engine.protocol.records.conversations import IMAGE
 from engine.reward.reward_hacking import signs
 from engine.rollout.agents.processes import SentResult
 from engine.rollout.conversation import _normal
 from engine.rollout.gateway import anthropic
+from engine.rollout.gateway.images import without_data
 from engine.rollout.gateway.messages import first_invalid_field
 from engine.rollout.gateway.requests import BadBody, ChatRequest, parse_request
-from engine.rollout.gateway.responses import ResponsesRequest, chat_request
+from engine.rollout.gateway.responses import ResponsesRequest, chat_request, input_messages
 from engine.rollout.gateway.structures import structure_of
 from engine.rollout.rendering.chat import for_template
 from engine.rollout.rendering.probes import Findings
@@ -29,6 +33,8 @@ CHAT: dict[str, Any] = {
     "messages": [
         {"role": "system", "content": "Be brief.", "name": "boss"},
         {"role": "user", "content": [{"type": "text", "text": "Where?"}, {"type": "text"}]},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {
+            "url": "data:image/png;base64,iVBORw0KGgo="}}]},
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "tool", "tool_call_id": "c1", "content": "<tool_call>{}</tool_call>"},
     ],
@@ -38,6 +44,8 @@ RESPONSE: dict[str, Any] = {
     "instructions": "Be brief.", "max_output_tokens": 10, "tool_choice": "auto",
     "input": [
         {"role": "user", "content": [{"type": "input_text", "text": "Where?"}]},
+        {"role": "user", "content": [
+            {"type": "input_image", "image_url": "data:image/png;base64,iVBORw0KGgo="}]},
         {"type": "function_call", "call_id": "c1", "name": "find", "arguments": "{}"},
         {"type": "function_call_output", "call_id": "c1", "output": "garden"},
     ],
@@ -47,6 +55,8 @@ MESSAGES: dict[str, Any] = {
     "model": "policy", "max_tokens": 10, "system": [{"type": "text", "text": "Be brief."}],
     "messages": [
         {"role": "user", "content": "Where?"},
+        {"role": "user", "content": [{"type": "image", "source": {
+            "type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}]},
         {"role": "assistant", "content": [
             {"type": "thinking", "thinking": "Hm.", "signature": "x"},
             {"type": "tool_use", "id": "t1", "name": "find", "input": {"q": 1}},
@@ -62,8 +72,31 @@ FINDINGS = Findings(
     syntax="hermes", shows_tools=True, parallel=True, reasoning_field="reasoning_content",
     reasons=True, keeps_reasoning="always", switch="enable_thinking", text_arguments=False,
     wants_description=True, developer=False, variables=["enable_thinking"],
-    images=False, tool_images=False,
+    images=True, tool_images=True,
 )  # fmt: skip
+
+
+class Images:
+    """Store of images that keeps none."""
+
+    async def add(self, content: bytes) -> str:
+        return hashlib.sha256(content).hexdigest()
+
+
+class Sees:
+    """Session of a model that reads images, as far as messages need it."""
+
+    reads_images, images = True, Images()
+
+    @property
+    def chat(self) -> "Sees":
+        return self
+
+    async def described(self) -> Findings:
+        return FINDINGS
+
+
+SESSION: Any = Sees()
 RESULT = {"id": 7, "ok": {"parts": {"rules": 1.0}, "metrics": {"x": 2}, "turns": [0.5],
                           "output": "said"}}  # fmt: skip
 PROBLEM = {"id": 7, "error": {"code": "agent.raised", "message": "It raised.", "hint": ""}}
@@ -123,7 +156,8 @@ def _read_chat(data: bytes) -> None:
 
 
 def _read_response(data: bytes) -> None:
-    _process_messages(chat_request(parse_request(ResponsesRequest, data, "responses"), []))
+    parsed = parse_request(ResponsesRequest, data, "responses")
+    _process_messages(chat_request(parsed, input_messages(parsed)))
 
 
 def _read_messages(data: bytes) -> None:
@@ -133,10 +167,12 @@ def _read_messages(data: bytes) -> None:
 
 def _process_messages(asked: ChatRequest) -> None:
     """Process the messages like the engine does after parsing."""
-    for message in asked.messages:
+    taken = asyncio.run(without_data(SESSION, asked.messages))
+    for message in taken:
         _normal(message)
         json.dumps(for_template(message, FINDINGS), allow_nan=False)
-    messages = [_message(replace_surrogates(message)) for message in asked.messages]
+    messages = [_message(replace_surrogates(message)) for message in taken]
+    assert all(one.content.count(IMAGE) == len(one.images) for one in messages if one.images)
     signs(messages)
     with contextlib.suppress(RolloutError):
         structure_of(asked, FINDINGS, {"<tool_call>": 7}, "<think>")

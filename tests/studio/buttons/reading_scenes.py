@@ -124,6 +124,15 @@ async def raw(stage: Stage) -> None:
     page._reader.evidence.show_tab(3)
 
 
+async def large_image(stage: Stage) -> None:
+    """An image of the reader over the page."""
+    page = await open_groups(stage)
+    page.set_mode(1)
+    if not page._images.view.isVisible():
+        page._images.pictures.opened.emit(1, "0" * 64)
+    await stage.until(lambda: "no image" in page._images.view.accessibleName())
+
+
 async def nothing_found(stage: Stage) -> None:
     page = await open_groups(stage)
     page.show_query(TrajectoryQuery(filter="nobody said this"))
@@ -178,5 +187,6 @@ TRAJECTORIES = [
         raw,
         [Row("RawView._choice", "shown QMenu .*Record"), Row("RawView._copy", "copied ")],
     ),
+    Scene("image", large_image, [Row("ImageView._close of TrajectoriesPage", "hidden ImageView")]),
     Scene("nothing found", nothing_found, [Row("NoTrajectories: Clear filters", "POST .*/groups")]),
 ]

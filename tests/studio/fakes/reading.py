@@ -28,6 +28,7 @@ from engine.storage.run_db.schema import open_writer
 from engine.storage.run_db.writer import trajectory_rows
 from tests.studio.fakes.judge import call_of, verdicts_of
 from tests.studio.fakes.labels import FakeLabels, call_label_route
+from tests.studio.fakes.pictured import with_images
 from tests.studio.fakes.projects import refusal
 from tests.studio.fakes.reasoned import with_closed_reasoning
 from tests.studio.fakes.review import queue_of
@@ -45,6 +46,9 @@ class FakeReading:
         self.previews = 0
         self.reasons = False
         """Whether trajectories have reasoning, closed by a thinking budget."""
+        self.images: dict[str, bytes] = {}
+        """Images of all trajectories, as `made_images` gives them; empty for none."""
+        self.images_asked: list[str] = []
 
     def routes(self) -> list[tuple[str, Callable[..., Any], str]]:
         return [
@@ -60,6 +64,7 @@ class FakeReading:
             ("/runs/{run}/labels", self._labels, "POST"),
             ("/runs/{run}/labels/{verb}", self._labels, "POST"),
             ("/runs/{run}/calls/{key}", self._call, "GET"),
+            ("/runs/{run}/images/{image}", self._image, "GET"),
             ("/runs/{run}/log", self._log, "GET"),
         ]
 
@@ -115,7 +120,15 @@ class FakeReading:
         )
 
     def _whole(self, row: TrajectorySummary) -> Trajectory:
-        return with_closed_reasoning(whole(row)) if self.reasons else whole(row)
+        record = with_closed_reasoning(whole(row)) if self.reasons else whole(row)
+        return with_images(record, list(self.images)) if self.images else record
+
+    async def _image(self, request: Request) -> Response:
+        image = request.path_params["image"]
+        self.images_asked.append(image)
+        if image not in self.images:
+            return refusal(404, "image.unknown", f"The run has no image {image[:12]!a}.")
+        return Response(self.images[image], media_type="image/png")
 
     async def _groups(self, request: Request) -> Response:
         query = TrajectoryQuery.model_validate(await request.json())

@@ -2,6 +2,7 @@
 
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from engine.protocol.records.conversations import in_text
 from engine.protocol.records.judging import JudgeCheck
 from engine.protocol.records.runs import Trajectory
 from studio.store.projects import check_results
@@ -42,7 +43,7 @@ class CheckedSheet(Sheet):
         if attempt.problem is not None:
             note = check_results.failed(attempt.problem)
             column.addWidget(CheckNote("bad", "Problem", note.words, note.hint))
-        for message in attempt.messages[:MOST_MESSAGES]:
+        for message in in_text(attempt.messages)[:MOST_MESSAGES]:
             text = message.content or "\n".join(
                 f"{call.get('function', {}).get('name', '')}"
                 f"({call.get('function', {}).get('arguments', '')})"

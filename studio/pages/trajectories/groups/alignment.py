@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import takewhile, zip_longest
 
-from engine.protocol.records.conversations import Message
+from engine.protocol.records.conversations import Message, in_text
 from engine.protocol.records.runs import Trajectory
 from studio.pages.trajectories.reader.transcript_rows import call_words
 from studio.widgets.transcript.side_by_side import PairRow, Side
@@ -28,12 +28,13 @@ class _Turn:
 
 def rows_of(left: Trajectory, right: Trajectory) -> list[PairRow]:
     """Return the rows of a side-by-side view: messages before the first turn, then paired turns."""
-    before = [list(takewhile(_before_turns, one.messages)) for one in (left, right)]
+    shown = [in_text(one.messages) for one in (left, right)]
+    before = [list(takewhile(_before_turns, messages)) for messages in shown]
     rows = [
         PairRow(*(Side(_role(m), m.content, "system" if m else "") if m else None for m in pair))
         for pair in zip_longest(*before)
     ]
-    for first, second in _aligned(_turns(left), _turns(right)):
+    for first, second in _aligned(*map(_turns, shown)):
         rows += _turn_rows(first, second)
     return rows
 
@@ -51,9 +52,9 @@ def _role(message: Message) -> str:
     return {"system": "System", "user": "User"}.get(message.role, message.role.capitalize())
 
 
-def _turns(record: Trajectory) -> list[_Turn]:
+def _turns(messages: Sequence[Message]) -> list[_Turn]:
     turns: list[tuple[Message, list[Message]]] = []
-    for message in record.messages:
+    for message in messages:
         if message.role == "assistant":
             turns.append((message, []))
         elif turns:

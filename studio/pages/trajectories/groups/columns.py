@@ -31,6 +31,7 @@ from studio.widgets.painting import paint
 from studio.widgets.tables.reward_bar import full_reward
 from studio.widgets.transcript.hits import Patterns
 from studio.widgets.transcript.items import Item
+from studio.widgets.transcript.pictures import Pictures
 from studio.widgets.transcript.view import Transcript
 
 NARROWEST, WIDEST, GAP = 232, 320, 8
@@ -101,6 +102,7 @@ class ColumnsView(QWidget):
         self._columns: list[SiblingColumn] = []
         self._first = self._focus = 0
         self._tint = "advantage"
+        self._pictures: Pictures | None = None
         self._patterns: Patterns = {}
         self._weights, self._draft = EVEN, Draft()
         self._unfolded = self._blind = False
@@ -116,6 +118,10 @@ class ColumnsView(QWidget):
     @property
     def _siblings(self) -> list[Trajectory]:
         return self._shown_group.records if self._shown_group else []
+
+    def set_pictures(self, pictures: Pictures) -> None:
+        """Show images as thumbnails in all columns that are made from now on."""
+        self._pictures = pictures
 
     def record(self) -> Trajectory | None:
         """Return the focused trajectory; None without a group."""
@@ -362,6 +368,8 @@ class ColumnsView(QWidget):
     def _make(self, count: int) -> None:
         while len(self._columns) < count:
             column, place = SiblingColumn(), len(self._columns)
+            if self._pictures is not None:
+                column.transcript.set_pictures(self._pictures)
             column.setMaximumWidth(WIDEST * 2)
             column.focused.connect(lambda place=place: self.focus(self._first + place))
             column.opened.connect(lambda place=place: self._open(place))

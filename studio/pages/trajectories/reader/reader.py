@@ -25,6 +25,8 @@ from studio.widgets.transcript.items import Item
 from studio.widgets.transcript.view import Transcript
 
 EVIDENCE_PX, NARROW_EVIDENCE_PX, EVIDENCE_FITS_PX = 360, 320, 920
+CHAT_TIP = "Send the prompt of this turn to several models, as it is or edited  O"
+NO_CHAT_TIP = "The prompt has images, which the side-by-side chat does not send."
 
 
 class Reader(QWidget):
@@ -41,7 +43,7 @@ class Reader(QWidget):
         self.transcript = Transcript()
         self._outline, self.evidence = Outline(), EvidencePanel()
         self._chat = Button("Open in chat", "quiet", icon="message-square-text", height=28)
-        set_tip(self._chat, "Send the prompt of this turn to several models, as it is or edited  O")
+        set_tip(self._chat, CHAT_TIP)
         self._searched = False
         """Whether the filter searches text."""
         self._hit_words = Text("", "label", 400, "muted")
@@ -70,6 +72,7 @@ class Reader(QWidget):
             self._items = items_of(record, weights=evidence.weights)
             self.transcript.set_items(self._items, keep_place=same, largest=evidence.largest)
         self._shown = evidence
+        self._allow_chat(not any(message.images for message in record.messages))
         self._show_legend()
         self._outline.show_outline(record, outline_of(self._items))
         self.evidence.show_evidence(evidence)
@@ -104,9 +107,13 @@ class Reader(QWidget):
 
     def open_chat(self) -> None:
         """Open the prompt of the focused turn, or of the last one, in the side-by-side chat."""
-        if self._shown is not None:
+        if self._shown is not None and self._chat.isEnabled():
             turn = turn_at(self._items, self.transcript.focused_row())
             self.chat_wanted.emit(turn_prompt(self._shown.record, turn))
+
+    def _allow_chat(self, allowed: bool) -> None:
+        self._chat.setEnabled(allowed)
+        set_tip(self._chat, CHAT_TIP if allowed else NO_CHAT_TIP)
 
     def next_divergence(self, turns: list[int]) -> None:
         """Scroll to the next of `turns` (from 1) below the focused row, wrapping around."""

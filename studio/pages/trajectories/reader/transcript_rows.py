@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Any
 
-from engine.protocol.records.conversations import Branch
+from engine.protocol.records.conversations import IMAGE, Branch
 from engine.protocol.records.conversations import Message as ChatMessage
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.labels import PART as LABEL
@@ -17,7 +17,16 @@ from studio.models.trajectories import PART_WORDS
 from studio.pages.run.charts.main import part_token
 from studio.text import formatting
 from studio.widgets.tables.reward_bar import Part
-from studio.widgets.transcript.items import Item, Message, Note, Outcome, Token, ToolCall, plain
+from studio.widgets.transcript.items import (
+    ImageRef,
+    Item,
+    Message,
+    Note,
+    Outcome,
+    Token,
+    ToolCall,
+    plain,
+)
 from studio.widgets.transcript.passage import pattern_of
 
 END_MARK = re.compile(r"\s*</[a-z_]+>\s*")
@@ -39,6 +48,8 @@ class Heading:
 Weights = Mapping[str, float]
 """Weights of reward parts by part name; missing ones are 1."""
 EVEN: Weights = {}
+Results = Mapping[str | None, tuple[str, Sequence[ImageRef]]]
+"""Results of tool calls with their images, by id of the call."""
 
 
 def parts_of(trajectory: Trajectory, weights: Weights = EVEN) -> list[Part]:
@@ -55,6 +66,15 @@ def weight_of(name: str, weights: Weights) -> float:
     without a weight has that of the judge; a custom label field, that of the part with its name."""
     usual = weights.get(RULER, 1.0) if name == LABEL else 1.0
     return weights.get(name, weights.get(name.removeprefix(f"{LABEL}/"), usual))
+
+
+def image_refs(messages: Sequence[ChatMessage]) -> list[list[ImageRef]]:
+    """Images of each message, numbered from 1; one that comes again keeps its number."""
+    numbers: dict[str, int] = {}
+    return [
+        [ImageRef(numbers.setdefault(image, len(numbers) + 1), image) for image in message.images]
+        for message in messages
+    ]
 
 
 def completions(trajectory: Trajectory) -> list[list[Token]]:
@@ -88,11 +108,16 @@ def items_of(
     turns = [message for message in trajectory.messages if message.role == "assistant"]
     aligned = len(sampled) == len(turns)
     worth = [reward for branch in trajectory.branches for reward in branch.rewards]
-    results = {m.tool_call_id: m.content for m in trajectory.messages if m.role == "tool"}
+    images = image_refs(trajectory.messages)
+    results = {
+        message.tool_call_id: (message.content, refs)
+        for message, refs in zip(trajectory.messages, images, strict=True)
+        if message.role == "tool"
+    }
     items: list[Item] = []
     turn = 0
     starts = _branch_starts(trajectory) if aligned else {}
-    for message in trajectory.messages:
+    for message, refs in zip(trajectory.messages, images, strict=True):
         if message.role == "assistant":
             turn += 1
             if turn in starts:
@@ -105,7 +130,8 @@ def items_of(
             head = replace(row[0], facts=known, advantage=None if shared else row[0].advantage)
             items += [head, *row[1:]]
         elif message.role != "tool" and not (shared and turn == 0):
-            items.append(Message(message.role, message.content, _role_title(message.role)))
+            title = _role_title(message.role)
+            items.append(Message(message.role, message.content, title, images=refs))
     if not aligned:
         items += [_branch_note(branch) for branch in trajectory.branches[1:]]
     if blind:
@@ -150,7 +176,7 @@ def _turn(
     last: bool,
     tokens: list[Token],
     advantage: float | None,
-    results: dict[str | None, str],
+    results: Results,
 ) -> "tuple[Message, *tuple[Item, ...]]":
     answer = last and not message.tool_calls
     title = f"Turn {turn}, response" if answer else f"Turn {turn}"
@@ -184,12 +210,12 @@ def split_reasoning(
     return thoughts, list(tokens[place:])
 
 
-def _call(call: dict[str, Any], results: dict[str | None, str]) -> ToolCall:
+def _call(call: dict[str, Any], results: Results) -> ToolCall:
     name, arguments = call_words(call)
-    result = results.get(call.get("id"), "")
+    result, images = results.get(call.get("id"), ("", ()))
     icon = next((icon for word, icon in ICONS.items() if word in name.lower()), "wrench")
     state = "error" if is_error_result(result) else "ok"
-    return ToolCall(name, arguments, result, state, icon=icon)
+    return ToolCall(name, arguments, result, state, icon=icon, images=images)
 
 
 def call_words(call: dict[str, Any]) -> tuple[str, str]:
@@ -304,7 +330,8 @@ def question_of(trajectory: Trajectory) -> str:
     """Return the last user message before the first turn, as one line."""
     start = list(takewhile(lambda m: m.role != "assistant", trajectory.messages))
     prompts = [m.content for m in start if m.role == "user"] or [m.content for m in start]
-    return " ".join(prompts[-1][:400].split()) if prompts else ""
+    words = prompts[-1][:400].replace(IMAGE, " [image] ") if prompts else ""
+    return " ".join(words.split())
 
 
 def shared_words(trajectory: Trajectory) -> str:

@@ -29,6 +29,7 @@ def test_judge_reads_numbered_marks() -> None:
     rest = part_of(TRAJECTORY, 2)
     assert rest.messages[0].content == "[image 2][image 3] done"
     assert not rest.messages[0].images
+    assert rest.messages[1].content == f"A sign {IMAGE} of its own", "no image: it was typed"
     assert rest.messages[1] == MESSAGES[3]
 
 

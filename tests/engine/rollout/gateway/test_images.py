@@ -18,7 +18,7 @@ import pytest
 from PIL import Image
 from safetensors.numpy import load_file
 
-from engine.protocol.problems import ModelError
+from engine.protocol.problems import ModelError, StoreError
 from engine.protocol.records.conversations import IMAGE
 from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat
@@ -286,7 +286,17 @@ def test_inputs_are_made_again_when_they_are_gone(sees: GatewayHarness, tmp_path
     ImageStore(tmp_path).drop_inputs(sees.policy.chat.vision.digest)
     assert not list(tmp_path.glob("images/inputs/*"))
     sees.ask(messages=ask(picture()))
-    assert Path(sees.policy.asked[-1].images[0].file).read_bytes() == before
+    (image,) = sees.policy.asked[-1].images
+    assert Path(image.file).read_bytes() == before
+    Path(image.file).unlink()
+    branch = sees.session.conversation.branches()[-1]
+    assert sees.session.images is not None
+    assert asyncio.run(sees.session.images.inputs(branch)) == [image]
+    assert Path(image.file).read_bytes() == before
+    next(tmp_path.glob("images/*.png")).unlink()
+    Path(image.file).unlink()
+    with pytest.raises(StoreError, match="has no image"):
+        asyncio.run(RunImages(sees.policy.chat, tmp_path, 3_000).inputs(branch))
 
 
 def test_model_without_image_processor_is_refused(folders: Callable[[str], Path]) -> None:
