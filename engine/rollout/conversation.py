@@ -5,12 +5,14 @@ the chat template continues them, the prompt is the recorded tokens and the new 
 without re-tokenisation, and the trajectory stays one branch. A prompt that continues nothing, or
 whose template rewrites what was sampled, starts a new branch, with the reason. A prompt that forks
 from an earlier turn starts a branch whose shared tokens are context and are not trained twice.
+Tokens that close the reasoning at the thinking budget are context too: they were not sampled.
 """
 
 import json
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from engine.policy.base import ImageInput, SampledToken
 from engine.protocol.records.conversations import Branch, ImageSpan
@@ -21,6 +23,22 @@ from engine.rollout.rendering.continuation import Recorded
 from engine.rollout.rendering.images import ReadImage, images_of
 from engine.rollout.rendering.syntaxes import Reply
 from engine.runtime.text import parse_shallow
+
+
+class Part(NamedTuple):
+    """Consecutive sampled tokens of an answer. An answer has one part, or two if its reasoning was
+    closed by forced tokens."""
+
+    sampled: list[SampledToken]
+    grammar: str | None = None
+    """Grammar that they were sampled under."""
+    forced: Sequence[int] = ()
+    """Token ids before them that close the reasoning."""
+
+    @property
+    def tokens(self) -> list[int]:
+        """Token ids, with the forced ones."""
+        return [*self.forced, *(token.token for token in self.sampled)]
 
 
 @dataclass
@@ -50,6 +68,7 @@ class Turn:
 class OpenBranch:
     tokens: list[int] = field(default_factory=list)
     spans: list[tuple[int, int]] = field(default_factory=list)
+    forced: list[tuple[int, int]] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     times: list[tuple[float, float]] = field(default_factory=list)
     choice: int = 0
@@ -57,6 +76,43 @@ class OpenBranch:
     """Why it did not continue the branch before."""
     grammars: list[tuple[int, str]] = field(default_factory=list)
     images: list[ImageSpan] = field(default_factory=list)
+
+    def append(self, part: Part) -> None:
+        """Append a part of an answer."""
+        if part.forced:
+            self.forced.append((len(self.tokens), len(self.tokens) + len(part.forced)))
+        if part.grammar is not None:
+            self.grammars.append((len(self.spans), part.grammar))
+        start = len(self.tokens) + len(part.forced)
+        self.tokens += part.tokens
+        self.logprobs += [token.logprob for token in part.sampled]
+        self.spans.append((start, len(self.tokens)))
+
+    def record(self, chat: ChatFormat) -> Branch:
+        """Return the branch as it is stored, with the text of each token."""
+        return Branch(
+            tokens=self.tokens,
+            spans=self.spans,
+            forced=self.forced,
+            logprobs=self.logprobs,
+            pieces=self._pieces(chat),
+            times=self.times,
+            choice=self.choice,
+            reason=self.reason,
+            grammars=self.grammars,
+            images=self.images,
+        )
+
+    def _pieces(self, chat: ChatFormat) -> list[str]:
+        """Text of each token. A character that is incomplete when forced tokens begin ends there;
+        the first placeholder of an image stands for all."""
+        cuts = [(start, 0) for start, _ in self.forced]
+        cuts += [(image.start + 1, image.count - 1) for image in self.images]
+        pieces, at = list[str](), 0
+        for end, silent in sorted(cuts):
+            pieces += [*chat.pieces(self.tokens[at:end]), *[""] * silent]
+            at = end + silent
+        return pieces + chat.pieces(self.tokens[at:])
 
 
 @dataclass(frozen=True)
@@ -96,6 +152,8 @@ class Conversation:
         self.malformed_calls = 0
         """Number of tool calls that could not be parsed."""
         self.reasoning_tokens = 0
+        self.reasoning_closed = 0
+        """Number of answers whose reasoning was closed by the thinking budget."""
         self._start_s = time.monotonic()
 
     async def prompt(
@@ -152,27 +210,24 @@ class Conversation:
         self,
         prompt: Prompt,
         messages: list[dict[str, Any]],
-        sampled: list[SampledToken],
+        parts: list[Part],
         reply: Reply,
-        grammar: str | None = None,
         choice: int = 0,
     ) -> dict[str, Any]:
-        """Record a completion of `prompt`: the sampled tokens and their parsed form. `messages` are
-        those of the request, `grammar` is the one that the tokens were sampled under, `choice` the
-        index of the completion in its model call. Returns the assistant message for the agent."""
+        """Record a completion of `prompt`: its tokens (`parts`) and their parsed form. `messages`
+        are those of the request, `choice` is the index of the completion in its model call. Returns
+        the assistant message for the agent."""
         self.malformed_calls += reply.malformed
         self.reasoning_tokens += reply.reasoning_tokens
+        self.reasoning_closed += len(parts) > 1
         number = self._branch_for(prompt)
         branch = self._branches[number]
         if not branch.spans:
             branch.choice = choice
-        start = len(branch.tokens)
-        if grammar is not None:
-            branch.grammars.append((len(branch.spans), grammar))
-        branch.tokens += [token.token for token in sampled]
-        branch.logprobs += [token.logprob for token in sampled]
-        branch.spans.append((start, len(branch.tokens)))
+        for part in parts:
+            branch.append(part)
         branch.times.append((prompt.start_s, self._seconds()))
+        tokens = [token for part in parts for token in part.tokens]
         message: dict[str, Any] = {"role": "assistant", "content": reply.content}
         if reply.reasoning:
             message["reasoning_content"] = reply.reasoning
@@ -185,9 +240,9 @@ class Conversation:
                 reasoning=reply.reasoning or "",
                 content=reply.content,
                 settings=prompt.settings,
-                ended=bool(sampled) and sampled[-1].token in self._chat.stops,
+                ended=bool(tokens) and tokens[-1] in self._chat.stops,
                 branch=number,
-                text=prompt.text + self._chat.decode([t.token for t in sampled]),
+                text=prompt.text + self._chat.decode(tokens),
                 length=len(branch.tokens),
             )
         )
@@ -196,21 +251,7 @@ class Conversation:
         return message
 
     def branches(self) -> list[Branch]:
-        return [
-            Branch(
-                tokens=branch.tokens,
-                spans=branch.spans,
-                logprobs=branch.logprobs,
-                pieces=pieces_of(self._chat, branch.tokens, branch.images),
-                times=branch.times,
-                choice=branch.choice,
-                reason=branch.reason,
-                grammars=branch.grammars,
-                images=branch.images,
-            )
-            for branch in self._branches
-            if branch.spans
-        ]
+        return [branch.record(self._chat) for branch in self._branches if branch.spans]
 
     def places(self) -> list[list[int]]:
         """Indices (from 0) of the turns of each branch, which is a recorded token sequence."""
@@ -243,16 +284,6 @@ class Conversation:
             )
         )
         return len(self._branches) - 1
-
-
-def pieces_of(chat: ChatFormat, tokens: list[int], images: list[ImageSpan]) -> list[str]:
-    """Text of each token; the first placeholder of an image stands for all."""
-    pieces, at = list[str](), 0
-    for image in images:
-        pieces += chat.pieces(tokens[at : image.start + 1])
-        pieces += [""] * (image.count - 1)
-        at = image.start + image.count
-    return pieces + chat.pieces(tokens[at:])
 
 
 def spans_of(images: list[ImageInput]) -> list[ImageSpan]:

@@ -238,7 +238,8 @@ def _recorded(
 
 def _counts(session: Session | RemoteSession) -> dict[str, float]:
     """Metrics of the model calls that are not zero: calls whose token limit was lowered to the
-    run's, tool calls that could not be parsed, and tokens of reasoning."""
+    run's, tool calls that could not be parsed, tokens of reasoning, and answers whose reasoning
+    the thinking budget closed."""
     if isinstance(session, RemoteSession):
         return {}
     conversation = session.conversation
@@ -246,6 +247,7 @@ def _counts(session: Session | RemoteSession) -> dict[str, float]:
         "capped_calls": session.capped_calls,
         "malformed_calls": conversation.malformed_calls,
         "reasoning_tokens": conversation.reasoning_tokens,
+        "reasoning_closed": conversation.reasoning_closed,
     }
     return {name: float(count) for name, count in counts.items() if count}
 
@@ -257,7 +259,7 @@ def _with_length(
     share = train.algorithm.overlong
     if not (share and parts) or split != "train":
         return parts
-    lengths = [end - start for b in conversation.branches() for start, end in b.spans]
+    lengths = [end - start for b in conversation.branches() for start, end in b.turns]
     return {**parts, PART: overlong(lengths, train.max_tokens, share)}
 
 

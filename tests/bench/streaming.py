@@ -1,16 +1,18 @@
 """Time of a streamed answer against its length, at the gateway.
 
-`python -m tests.bench.streaming [--tokens 1000 2000 4000 8000]`
+`python -m tests.bench.streaming [--tokens 1000 2000 4000 8000] [--chart FILE]`
 
 A scripted policy with the chat format of Qwen3 samples an answer with reasoning, text and a tool
 call at its end, a token at a time, without waiting. It is streamed over HTTP by each API, with a
 tool offered and, where the API has them, a stop string that never comes. Prints seconds,
 microseconds per token and the longest stall of the gateway's event loop, the least of three
-measurements each. Linear streaming has the same microseconds per token at each length.
+measurements each. Linear streaming has the same microseconds per token at each length. `--chart`
+draws seconds against tokens, as PNG or SVG.
 """
 
 import argparse
 import asyncio
+import os
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
@@ -102,7 +104,9 @@ def measure(harness: GatewayHarness, api: str, tokens: int) -> tuple[int, float,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, nargs="+", default=[1000, 2000, 4000, 8000])
-    lengths = parser.parse_args().tokens
+    parser.add_argument("--chart", type=Path)
+    arguments = parser.parse_args()
+    lengths, lines = arguments.tokens, dict[str, list[tuple[int, float]]]()
     with tempfile.TemporaryDirectory() as folder:
         with ChatFormat(make_family(FAMILIES["Qwen3"], Path(folder) / "qwen3")) as chat:
             settings = {"max_tokens": 100_000, "max_context": 200_000, "max_turns": 1000}
@@ -116,11 +120,39 @@ def main() -> None:
                         count, seconds, stall_s = (
                             min(values) for values in zip(*found, strict=True)
                         )
+                        lines.setdefault(api, [(0, 0.0)]).append((count, seconds))
                         rate = seconds / count * 1e6
                         stall = stall_s * 1e3
                         print(f"{api:18}{count:8}{seconds:8.2f}{rate:10.0f}{stall:10.1f}")
             finally:
                 harness.close()
+    if arguments.chart:
+        draw(lines, arguments.chart)
+
+
+def draw(lines: dict[str, list[tuple[int, float]]], file: Path) -> None:
+    """Draw lines through points (tokens, seconds), one for each API."""
+    os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
+    from PySide6.QtWidgets import QApplication
+
+    from studio.theme.theme import Theme
+    from studio.widgets.charts.chart_card import ChartCard
+    from studio.widgets.charts.link import ChartLink
+
+    app = QApplication([])
+    Theme.install(app, "light")
+    link = ChartLink()
+    link.set_axis("tokens")
+    card = ChartCard("Seconds of a streamed answer by its tokens", link)
+    for number, (api, points) in enumerate(lines.items(), 1):
+        line = card.add_line(api, f"plot-{number}", ghost=False)
+        line.set_data(*zip(*points, strict=True))
+    card.resize(760, 420)
+    card.show()
+    for _ in range(20):
+        app.processEvents()
+        time.sleep(0.02)
+    card.save_as(file)
 
 
 if __name__ == "__main__":

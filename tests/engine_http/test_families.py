@@ -62,14 +62,15 @@ MODELS = {
 """Type of the model in transformers, by the title of its family."""
 
 
-def make_model(title: str, folder: Path) -> Path:
-    """Write a tiny random model of a family with its chat format; a bias of the output layer is not
+def make_model(title: str, folder: Path, kind: str = "") -> Path:
+    """Write a tiny random model of a family with its chat format; `kind` is its type in
+    transformers, that of the family if empty. A bias of the output layer is not
     needed, since the structure of a required tool call leaves few tokens to choose from."""
     import torch
     from tokenizers import Tokenizer
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    family, kind = FAMILIES[title], MODELS[title]
+    family, kind = FAMILIES[title], kind or MODELS[title]
     make_family(family, folder)
     stops = json.loads((folder / "generation_config.json").read_text())["eos_token_id"]
     size = Tokenizer.from_file(str(folder / "tokenizer.json")).get_vocab_size()

@@ -26,6 +26,20 @@ LEAST_SPENT = 1_000_000
 """Minimum number of deleted tokens (about 30 MB) before the file is compacted."""
 
 
+class CompletionPart(BaseModel):
+    """Consecutive sampled tokens of a completion."""
+
+    model_config = ConfigDict(frozen=True)
+
+    sampled: list[int]
+    logprobs: list[float]
+    """Natural logarithm, one per sampled token."""
+    grammar: str | None = None
+    """Grammar that they were sampled under."""
+    forced: list[int] = Field(default_factory=list)
+    """Tokens before them that close the reasoning at the thinking budget."""
+
+
 class Completion(BaseModel):
     """A sampled completion with its tokens."""
 
@@ -37,10 +51,9 @@ class Completion(BaseModel):
     version: int
     """Number of updates of the weights that sampled it."""
     prompt: list[int]
-    """Tokens from the end of the parent (or the start) up to the first sampled one."""
-    sampled: list[int]
-    logprobs: list[float]
-    """Natural logarithm, one per sampled token."""
+    """Tokens from the end of the parent (or the start) up to the answer."""
+    parts: list[CompletionPart]
+    """Tokens of the answer: one part, or two if forced tokens closed its reasoning."""
     images: list[ImageSpan] = Field(default_factory=list)
     """Images among the tokens after those of the parent, by their places in the whole sequence."""
     digest: str
@@ -53,10 +66,18 @@ class Completion(BaseModel):
     """Text after that of the parent, special tokens included."""
     temperature: float
     top_p: float
-    grammar: str | None = None
-    """Grammar that it was sampled under."""
     truncated: bool
     tools: list[dict[str, Any]] = Field(default_factory=list)
+
+    @property
+    def answer(self) -> list[int]:
+        """Tokens behind the prompt, with the forced ones."""
+        return [token for part in self.parts for token in (*part.forced, *part.sampled)]
+
+    @property
+    def logprobs(self) -> list[float]:
+        """Natural logarithm, one per sampled token of all parts."""
+        return [value for part in self.parts for value in part.logprobs]
 
 
 class CompletionWithHistory(BaseModel):
@@ -64,7 +85,7 @@ class CompletionWithHistory(BaseModel):
 
     tokens: list[int]
     start: int
-    """Index of the first sampled token; the sampled tokens end the sequence."""
+    """Index of the first token of the answer, which ends the sequence."""
     text: str
     images: list[ImageSpan]
 
@@ -82,8 +103,8 @@ class Entry:
 
     def __init__(self, completion: Completion) -> None:
         self.completion = completion
-        self.tokens = len(completion.prompt) + len(completion.sampled)
-        words = [f"token_id:{token}" for token in completion.sampled]
+        self.tokens = len(completion.prompt) + len(completion.answer)
+        words = [f"token_id:{token}" for part in completion.parts for token in part.sampled]
         self.sampling = fingerprint(words, completion.logprobs)
 
 
@@ -125,11 +146,11 @@ class CompletionIndex:
         while chain[-1].parent:
             chain.append(self.entries[chain[-1].parent].completion)
         chain.reverse()
-        tokens = [token for each in chain for token in (*each.prompt, *each.sampled)]
+        tokens = [token for each in chain for token in (*each.prompt, *each.answer)]
         text = "".join(each.text for each in chain)
         return CompletionWithHistory(
             tokens=tokens,
-            start=len(tokens) - len(one.sampled),
+            start=len(tokens) - len(one.answer),
             text=text,
             images=[image for each in chain for image in each.images],
         )
@@ -241,7 +262,7 @@ class Completions:
             return
         for name in DeletedCompletions.model_validate_json(line).forgotten:
             gone = known.pop(name)
-            self._spent += len(gone.prompt) + len(gone.sampled)
+            self._spent += len(gone.prompt) + len(gone.answer)
 
 
 def write_lines(file: Path, completions: Iterable[Completion]) -> None:

@@ -13,14 +13,15 @@ from typing import Any
 
 from engine.integrations.scripts.completions import (
     Completion,
+    CompletionPart,
     Completions,
     CompletionWithHistory,
     digest,
 )
-from engine.policy.base import Policy, SampledToken
+from engine.policy.base import Policy
 from engine.protocol.problems import RolloutError
 from engine.protocol.records.runs import RunSpec
-from engine.rollout.conversation import Conversation, OpenBranch, Prompt, Turn, spans_of
+from engine.rollout.conversation import Conversation, OpenBranch, Part, Prompt, Turn, spans_of
 from engine.rollout.gateway.requests import ChatRequest
 from engine.rollout.gateway.sessions import Session
 from engine.rollout.images import RunImages
@@ -53,12 +54,11 @@ class SharedConversation(Conversation):
         self,
         prompt: Prompt,
         messages: list[dict[str, Any]],
-        sampled: list[SampledToken],
+        parts: list[Part],
         reply: Reply,
-        grammar: str | None = None,
         choice: int = 0,
     ) -> dict[str, Any]:
-        message = super().record(prompt, messages, sampled, reply, grammar, choice)
+        message = super().record(prompt, messages, parts, reply, choice)
         turn, parent = self.turns[-1], prompt.parent
         turn.id = f"c-{uuid.uuid4().hex}"
         if parent and self._known.held.get(parent.id) is None:
@@ -70,8 +70,7 @@ class SharedConversation(Conversation):
                 parent=parent.id if parent else "",
                 version=self._version,
                 prompt=prompt.tokens[begin:],
-                sampled=[token.token for token in sampled],
-                logprobs=[token.logprob for token in sampled],
+                parts=[_stored(part) for part in parts],
                 images=[span for span in spans_of(prompt.images) if span.start >= begin],
                 digest=digest(self._digest(prompt.messages, len(prompt.messages)), turn.returned),
                 reasoning=turn.reasoning,
@@ -80,7 +79,6 @@ class SharedConversation(Conversation):
                 text=turn.text[len(parent.text) if parent else 0 :],
                 temperature=self._temperature,
                 top_p=self._top_p,
-                grammar=grammar,
                 truncated=self.truncated,
                 tools=self.tools,
             )
@@ -113,6 +111,15 @@ class SharedConversation(Conversation):
             place = len(self._digests) - 1
             self._digests.append(digest(self._digests[-1], messages[place]))
         return self._digests[count]
+
+
+def _stored(part: Part) -> CompletionPart:
+    return CompletionPart(
+        sampled=[token.token for token in part.sampled],
+        logprobs=[token.logprob for token in part.sampled],
+        grammar=part.grammar,
+        forced=list(part.forced),
+    )
 
 
 class ScriptSessions:

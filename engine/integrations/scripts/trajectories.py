@@ -9,13 +9,14 @@ from typing import Any
 
 from engine.integrations.importers.art_groups import ArtAttempt, ArtGroup
 from engine.integrations.importers.art_trajectories import attempts_of
-from engine.integrations.scripts.completions import Completion, CompletionIndex
+from engine.integrations.scripts.completions import Completion, CompletionIndex, CompletionPart
+from engine.policy.base import SampledToken
 from engine.protocol.problems import Refused
-from engine.protocol.records.conversations import Branch, ImageSpan
+from engine.protocol.records.conversations import Branch
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.runs import Split, Trajectory
 from engine.protocol.requests.scripts import CHOICE_ID, SentGroup, SentHistory
-from engine.rollout.conversation import pieces_of
+from engine.rollout.conversation import OpenBranch, Part
 from engine.rollout.rendering.chat import ChatFormat
 from engine.runtime.text import replace_surrogates
 
@@ -153,33 +154,24 @@ def branches_of(
     """Return token sequences of conversations (`histories`: completions in order), and their
     completions without duplicates. A completion extends the last sequence if its prompt begins with
     it, and starts a new one otherwise."""
-    tokens: list[list[int]] = []
-    spans: list[list[tuple[int, int]]] = []
-    logprobs: list[list[float]] = []
-    grammars: list[list[tuple[int, str]]] = []
-    images: list[list[ImageSpan]] = []
+    found: list[OpenBranch] = []
     trained: dict[str, Completion] = {}
     for history in histories:
         for one in history:
             if one.id in trained:
                 continue
             whole = known.whole(one)
-            last = tokens[-1] if tokens else None
-            if last is not None and whole.tokens[: len(last)] == last:
-                tokens[-1], images[-1] = whole.tokens, whole.images
-            else:
-                tokens.append(whole.tokens)
-                images.append(whole.images)
-                spans.append([])
-                logprobs.append([])
-                grammars.append([])
-            if one.grammar is not None:
-                grammars[-1].append((len(spans[-1]), one.grammar))
-            spans[-1].append((whole.start, len(whole.tokens)))
-            logprobs[-1] += one.logprobs
+            last = found[-1].tokens if found else None
+            if last is None or whole.tokens[: len(last)] != last:
+                found.append(OpenBranch())
+            found[-1].tokens, found[-1].images = whole.tokens[: whole.start], whole.images
+            for part in one.parts:
+                found[-1].append(_part(part))
             trained[one.id] = one
-    branches = [
-        Branch(tokens=t, spans=s, logprobs=p, pieces=pieces_of(chat, t, i), grammars=g, images=i)
-        for t, s, p, g, i in zip(tokens, spans, logprobs, grammars, images, strict=True)
-    ]
-    return branches, list(trained.values())
+    return [branch.record(chat) for branch in found], list(trained.values())
+
+
+def _part(stored: CompletionPart) -> Part:
+    pairs = zip(stored.sampled, stored.logprobs, strict=True)
+    sampled = [SampledToken(token, logprob, []) for token, logprob in pairs]
+    return Part(sampled, stored.grammar, stored.forced)

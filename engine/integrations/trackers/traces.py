@@ -64,7 +64,7 @@ class TraceContext:
             "gen_ai.conversation.id": f"{self.spec.id}/{one.id}",
             "gen_ai.request.model": self.spec.config.model.name,
             "gen_ai.usage.input_tokens": sum(call.prompt_tokens for call in calls),
-            "gen_ai.usage.output_tokens": sum(call.sampled for call in calls),
+            "gen_ai.usage.output_tokens": sum(call.completion_tokens for call in calls),
             "session.id": self.spec.id,
             "atelier.run.name": self.spec.name,
             "atelier.split": one.split,
@@ -104,7 +104,7 @@ class TraceContext:
             "gen_ai.request.model": model,
             "gen_ai.request.max_tokens": train.max_tokens,
             "gen_ai.usage.input_tokens": call.prompt_tokens,
-            "gen_ai.usage.output_tokens": call.sampled,
+            "gen_ai.usage.output_tokens": call.completion_tokens,
             "session.id": self.spec.id,
         }
         if self.content and call.message is not None:
@@ -146,7 +146,7 @@ class Call:
     number: int
     prompt_tokens: int
     """Number of prompt tokens."""
-    sampled: int
+    completion_tokens: int
     times: tuple[float, float] | None
     """Start and end, in seconds since the start of the rollout."""
     text: str
@@ -155,21 +155,21 @@ class Call:
 
 
 def _calls(one: Trajectory) -> list[Call]:
-    """Model calls of each branch in order; a prompt is all tokens before the sampled ones."""
+    """Model calls of each branch in order; a prompt is all tokens before the answer."""
     answers = [n for n, message in enumerate(one.messages) if message.role == "assistant"]
-    alone = len(one.branches) == 1 and len(one.branches[0].spans) == len(answers)
+    alone = len(one.branches) == 1 and len(one.branches[0].turns) == len(answers)
     return [
         Call(
             branch=place,
             number=number,
             prompt_tokens=start,
-            sampled=end - start,
+            completion_tokens=end - start,
             times=branch.times[number] if branch.times else None,
             text="".join(branch.pieces[start:end]),
             message=answers[number] if alone else None,
         )
         for place, branch in enumerate(one.branches)
-        for number, (start, end) in enumerate(branch.spans)
+        for number, (start, end) in enumerate(branch.turns)
     ]
 
 

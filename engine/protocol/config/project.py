@@ -5,7 +5,7 @@ The docstring of a field is its tooltip in the studio; its bounds are the limits
 
 from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from engine.protocol.addresses import check_model
 from engine.protocol.base import Section
@@ -33,6 +33,10 @@ class ModelConfig(Section):
     thinking: Literal["default", "on", "off"] = "default"
     """Reasoning before an answer, for models whose chat template can turn it on and off; `default`
     leaves it to the template."""
+    thinking_budget: Annotated[int, Field(ge=1, le=131_072)] | None = None
+    """Maximum tokens of reasoning in an answer; no limit when empty.
+    Longer reasoning is closed as the chat template closes it, and the model answers. The closing
+    tokens are not trained."""
     keep_reasoning: Literal["template", "always"] = "template"
     """Reasoning of earlier answers in later prompts: as the `template` has it (most leave it out
     after the next user message, as servers do), or `always`, which keeps a rollout one sequence."""
@@ -40,6 +44,15 @@ class ModelConfig(Section):
     """Format of the model's tool calls; `auto` finds it out from the chat template."""
     template_variables: dict[str, str | int | float | bool] = Field(default_factory=dict)
     """Further values that the chat template reads, such as reasoning_effort."""
+
+    @model_validator(mode="after")
+    def _check_budget(self) -> "ModelConfig":
+        if self.thinking == "off" and self.thinking_budget is not None:
+            raise ValueError(
+                "has a thinking_budget, but thinking = off: leave model.thinking_budget empty, or "
+                "set model.thinking to default or on"
+            )
+        return self
 
 
 class BackendConfig(Section):
@@ -378,9 +391,21 @@ class ProjectConfig(Section):
     reward: RewardConfig = RewardConfig()
     judge: JudgeConfig = JudgeConfig()
     labels: LabelsConfig = LabelsConfig()
-    train: TrainConfig = TrainConfig()
+    train: Annotated[TrainConfig, Field(validate_default=True)] = TrainConfig()
     alerts: AlertsConfig = AlertsConfig()
     sft: SftConfig = SftConfig()
     evaluate: EvaluateConfig = EvaluateConfig()
     sweep: SweepConfig = SweepConfig()
     track: TrackConfig = TrackConfig()
+
+    @field_validator("train")
+    @classmethod
+    def _check_room_for_answers(cls, train: TrainConfig, info: ValidationInfo) -> TrainConfig:
+        model: ModelConfig | None = info.data.get("model")
+        budget = model.thinking_budget if model else None
+        if budget is not None and budget >= train.max_tokens:
+            raise ValueError(
+                f"has max_tokens = {train.max_tokens}, which leaves no room for an answer behind "
+                f"model.thinking_budget = {budget}: raise train.max_tokens, or set a smaller budget"
+            )
+        return train

@@ -13,6 +13,12 @@ KEPT = {
     "tool_cycle": "reasoning kept until the next user message",
     "never": "reasoning left out of later prompts",
 }
+CANNOT_CLOSE = (
+    "model.thinking_budget: Atelier cannot close the reasoning of this model's chat format."
+)
+CLOSE_HINT = (
+    "Leave it empty. If the template reads reasoning_effort, set that in model.template_variables."
+)
 
 
 class ChatFormatFacts(Value):
@@ -37,6 +43,8 @@ class ChatFormatFacts(Value):
     """Whether the model reads images in messages of the user."""
     tool_images: bool = False
     """Whether it reads images in tool results, too."""
+    closing: tuple[int, ...] = ()
+    """Token ids that close the reasoning before the answer; empty if Atelier cannot close it."""
 
 
 def chat_format_checks(facts: ChatFormatFacts, model: ModelConfig, uses_tools: bool) -> list[Check]:
@@ -70,6 +78,8 @@ def chat_format_checks(facts: ChatFormatFacts, model: ModelConfig, uses_tools: b
                 "Set it to default.",
             )
         )
+    if model.thinking_budget is not None and not facts.closing:
+        checks.append(_no_budget(facts))
     if unread := [name for name in model.template_variables if name not in facts.variables]:
         known = ", ".join(facts.variables) or "no variables"
         checks.append(
@@ -99,7 +109,19 @@ def _tools(facts: ChatFormatFacts, model: ModelConfig) -> str:
 def _reasoning(facts: ChatFormatFacts, model: ModelConfig) -> str:
     if model.thinking == "off" and facts.switch:
         return "reasoning off"
-    return KEPT["always"] if model.keep_reasoning == "always" else KEPT[facts.keeps_reasoning]
+    kept = KEPT["always"] if model.keep_reasoning == "always" else KEPT[facts.keeps_reasoning]
+    budget = model.thinking_budget
+    return f"{kept}, closed after {budget:,} tokens" if budget and facts.closing else kept
+
+
+def _no_budget(facts: ChatFormatFacts) -> Check:
+    if facts.reasons:
+        return _check("bad", CANNOT_CLOSE, CLOSE_HINT)
+    return _check(
+        "warn",
+        "model.thinking_budget has no effect: the model's answers have no reasoning.",
+        "Leave it empty.",
+    )
 
 
 def _images(facts: ChatFormatFacts) -> str:

@@ -54,13 +54,17 @@ class ImageSpan(Value):
 class Branch(Value):
     """Contiguous token sequence of a trajectory: prompts, completions and tokens between them.
 
-    All lists but `spans` have one entry per token. A turn whose prompt extends the tokens so far
-    stays in the branch; a chat template that rewrites history starts the next branch.
+    A turn whose prompt extends the tokens so far stays in the branch; a chat template that rewrites
+    history starts the next branch. An answer whose reasoning was closed by `model.thinking_budget`
+    has two spans, and forced tokens between them.
     """
 
     tokens: list[int]
     spans: list[tuple[int, int]]
     """Half-open token ranges sampled by the policy, in order; only these are trained."""
+    forced: list[tuple[int, int]] = Field(default_factory=list)
+    """Half-open token ranges that closed the reasoning of an answer, each between two of its spans;
+    they were not sampled, have no log-probs and are not trained."""
     logprobs: list[float]
     """Natural log-probabilities recorded at sampling, one per sampled token, over all spans."""
     pieces: list[str] = Field(default_factory=list)
@@ -73,12 +77,11 @@ class Branch(Value):
     reason: str = ""
     """Why the chat template does not continue an earlier branch; empty if the agent did not."""
     times: list[tuple[float, float]] = Field(default_factory=list)
-    """Times in seconds from the start of the rollout at which each span was requested and complete;
-    empty if not recorded."""
-
+    """Times in seconds from the start of the rollout at which each answer was requested and
+    complete; empty if not recorded."""
     rewards: list[float] = Field(default_factory=list)
-    """Reward that the agent gave each span, times the weight of the part `turns`; empty if it gave
-    none. The reward of the trajectory already includes them."""
+    """Reward that the agent gave each answer, times the weight of the part `turns`; empty if it
+    gave none. The reward of the trajectory already includes them."""
     grammars: list[tuple[int, str]] = Field(default_factory=list)
     """Spans that were sampled under a grammar: index of the span and the grammar, a structural tag
     of xgrammar as JSON. Training needs it to score the tokens as they were sampled."""
@@ -86,6 +89,28 @@ class Branch(Value):
     @property
     def sampled(self) -> int:
         return sum(end - start for start, end in self.spans)
+
+    @property
+    def turns(self) -> list[tuple[int, int]]:
+        """Half-open token range of each answer, in order, with its forced tokens."""
+        return [(spans[0][0], spans[-1][1]) for spans in self.spans_of_turns]
+
+    @property
+    def spans_of_turns(self) -> list[list[tuple[int, int]]]:
+        """Spans of each answer, in order: two if forced tokens closed its reasoning, else one."""
+        forced = set(self.forced)
+        found: list[list[tuple[int, int]]] = []
+        for span in self.spans:
+            if found and (found[-1][-1][1], span[0]) in forced:
+                found[-1].append(span)
+            else:
+                found.append([span])
+        return found
+
+    @property
+    def turn_sizes(self) -> list[int]:
+        """Number of sampled tokens of each answer, in order."""
+        return [sum(end - start for start, end in spans) for spans in self.spans_of_turns]
 
 
 class ModelCall(Value):

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 Group = Literal["Reward", "Learning", "Policy drift", "Length", "Speed"]
 
 
-ROLLOUT_COUNTS = ("reasoning_tokens", "malformed_calls", "capped_calls")
+ROLLOUT_COUNTS = ("reasoning_tokens", "reasoning_closed", "malformed_calls", "capped_calls")
 """Counts that the gateway adds to the metrics of a trajectory; absent if 0."""
 
 
@@ -147,6 +147,12 @@ ROWS: dict[Group, tuple[tuple[str, ...], ...]] = {
             "tokens",
             "Mean reasoning tokens per trajectory; only if there are any.",
             "falls to 0: the model has stopped reasoning",
+        ),
+        (
+            "reasoning_closed",
+            "share",
+            "Share of answers whose reasoning was closed by the thinking budget.",
+            "above 50 %: most answers follow unfinished reasoning",
         ),
         (
             "capped_calls",

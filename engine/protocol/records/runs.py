@@ -126,14 +126,14 @@ class Trajectory(TrajectorySummary):
     """Number of updates of the weights that sampled it."""
     seed: int = 0
     calls: list[ModelCall] = Field(default_factory=list)
-    """Calls of a provider's model, in order; those of the policy are the spans of the branches."""
+    """Calls of a provider's model, in order; those of the policy are the turns of the branches."""
 
     @property
     def model_calls(self) -> list[ModelCall]:
         """Model calls in the order in which they ended."""
         found = [*self.calls]
         for branch in self.branches:
-            for place, (start, end) in enumerate(branch.spans):
+            for place, (start, end) in enumerate(branch.turns):
                 start_s, end_s = branch.times[place] if place < len(branch.times) else (0.0, 0.0)
                 sizes = {"prompt_tokens": start, "completion_tokens": end - start}
                 found.append(ModelCall(start_s=start_s, end_s=end_s, **sizes))

@@ -122,6 +122,13 @@ class AnswerStream:
             self._whole |= beginning.startswith("{")
         return Delta() if self._whole else self._split(shown)
 
+    def force(self, text: str, special: bool) -> Delta:
+        """Add the text of a forced token, in which stop strings are not searched."""
+        if special and text not in self._seen:
+            return Delta()
+        shown = self._stops.rest() + text
+        return Delta() if self._whole else self._split(shown)
+
     def finish(self, reply: Reply) -> Delta:
         """Rest of the answer at its end, by its parsed form `reply`."""
         return Delta(

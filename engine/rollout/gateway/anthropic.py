@@ -50,8 +50,13 @@ class Turn(BaseModel):
 
 class Thinking(BaseModel):
     type: Literal["enabled", "disabled", "adaptive"]
-    budget_tokens: int | None = Field(default=None, ge=0)
-    """Without effect: the policy ends its reasoning itself."""
+    budget_tokens: int | None = Field(default=None, ge=1, lt=2**31)
+    """Maximum tokens of reasoning, if the reasoning is enabled."""
+
+    @property
+    def budget(self) -> int | None:
+        """Budget in tokens; None for no limit."""
+        return self.budget_tokens if self.type == "enabled" else None
 
 
 class MessagesRequest(BaseModel):
@@ -96,6 +101,7 @@ def chat_request(request: MessagesRequest, switch: str) -> ChatRequest:
         tool_choice=_choice(choice),
         parallel_tool_calls=parallel,
         response_format=_format(request),
+        thinking_budget=request.thinking.budget if request.thinking else None,
         reasoning_effort=(request.output_config or {}).get("effort"),
         temperature=request.temperature,
         top_p=request.top_p,

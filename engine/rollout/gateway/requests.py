@@ -72,6 +72,8 @@ class ChatRequest(BaseModel):
     """Variable of this name in the chat template; `none` turns the reasoning off."""
     chat_template_kwargs: Annotated[dict[str, Any], Field(max_length=100)] | None = None
     """Further values that the chat template reads."""
+    thinking_budget: int | None = Field(default=None, ge=1)
+    """Maximum tokens of reasoning; set by the Messages API, no field of chat completions."""
     return_tokens_as_token_ids: bool | None = None
     """Log-probs name tokens `token_id:7`, as vLLM does."""
 

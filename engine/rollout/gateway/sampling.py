@@ -6,14 +6,21 @@ rollout must come from the distribution that is trained. Validation uses the age
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import Any, NamedTuple, Protocol
 
 from engine.policy.base import SampledToken, SampleRequest
 from engine.protocol.problems import RolloutError
 from engine.protocol.records.runs import CutBy
-from engine.rollout.conversation import Prompt
+from engine.rollout.conversation import Part, Prompt
 from engine.rollout.gateway.answers import AnswerStream, Decoder, Delta
+from engine.rollout.gateway.budget import (
+    ThinkingBudget,
+    budget_of,
+    request_behind,
+    structure_behind,
+)
 from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, too_many_turns
 from engine.rollout.gateway.sessions import Choice, ProviderAnswer, RemoteSession, Session
 from engine.rollout.gateway.structures import structure_of
@@ -175,31 +182,73 @@ class PolicyCall:
         opened = self._prompt.text.rstrip().endswith(THINK)
         tools = bool(offered_tools(request))
         stream = AnswerStream(self._findings, opened, tools, request.stops)
-        decoder, sampled = Decoder(chat), list[SampledToken]()
-        source = self._session.policy.sample(self._sample_request(index))
+        decoder, parts = Decoder(chat), [Part([], self._grammar)]
+        wanted, closing = self._sample_request(index), self._findings.closing
+        most = budget_of(chat.thinking_budget, request) if closing else None
+        budget = ThinkingBudget(most, self._findings, opened) if most is not None else None
+        async with aclosing(self._sample(wanted, parts[0], stream, decoder, budget)) as source:
+            async for arriving in source:
+                yield arriving
+        if budget is not None and budget.closes:
+            forced = [stream.force(*decoder.add(token)) for token in closing]
+            yield Arriving(_joined(forced), [])
+            grammar = structure_behind(request, self._findings, chat) if self._grammar else None
+            behind = request_behind(wanted, parts[0], closing, grammar)
+            parts.append(Part([], grammar, closing))
+            async with aclosing(self._sample(behind, parts[1], stream, decoder)) as source:
+                async for arriving in source:
+                    yield arriving
+        choice, reply = await self._closed(index, parts, stream.stopped)
+        yield Arriving(stream.finish(reply), [], choice)
+
+    async def _sample(
+        self,
+        wanted: SampleRequest,
+        part: Part,
+        stream: AnswerStream,
+        decoder: Decoder,
+        budget: ThinkingBudget | None = None,
+    ) -> AsyncGenerator[Arriving]:
+        """Sample the tokens of a part of an answer, until a stop string, or the end of the thinking
+        budget while the reasoning is open; yields what arrives."""
+        chat, sampled = self._session.chat, part.sampled
+        source = self._session.policy.sample(wanted)
         try:
             async for tokens in source:
                 new, before = list[Delta](), len(sampled)
                 for token in tokens:
                     sampled.append(token)
-                    if token.token not in chat.stops:
-                        new.append(stream.add(*decoder.add(token.token)))
+                    if token.token in chat.stops:
+                        continue
+                    text, special = decoder.add(token.token)
+                    new.append(stream.add(text, special))
                     if stream.stopped:
                         break
+                    if budget is not None and budget.is_spent(text):
+                        budget.closes = await self._must_close(wanted, part)
+                        if budget.closes:
+                            break
                 yield Arriving(_joined(new), sampled[before:])
-                if stream.stopped:
+                if stream.stopped or (budget is not None and budget.closes):
                     break
         finally:
             await source.aclose()  # type: ignore[attr-defined]
-        choice, reply = await self._closed(index, sampled, stream.stopped)
-        yield Arriving(stream.finish(reply), [], choice)
+
+    async def _must_close(self, wanted: SampleRequest, part: Part) -> bool:
+        """Whether the reasoning is open after this part of an answer, and the limit of tokens
+        leaves room for an answer behind its end."""
+        if len(part.sampled) + len(self._findings.closing) >= wanted.max_tokens:
+            return False
+        tools = offered_tools(self._request)
+        reply = await self._session.chat.parse(part.tokens, self._prompt.tokens, tools)
+        return reply.reasoning_open
 
     async def _closed(
-        self, index: int, sampled: list[SampledToken], stopped: str | None
+        self, index: int, parts: list[Part], stopped: str | None
     ) -> tuple[Choice, Reply]:
-        """Parse and record sampled tokens; `stopped` is the stop string that was found."""
+        """Parse and record the parts of an answer; `stopped` is the stop string that was found."""
         session, chat = self._session, self._session.chat
-        tokens = [token.token for token in sampled]
+        tokens = [token for part in parts for token in part.tokens]
         reply = await chat.parse(tokens, self._prompt.tokens, offered_tools(self._request))
         if stopped:
             reply = _before_stop(reply, stopped)
@@ -208,16 +257,16 @@ class PolicyCall:
             session.conversation.truncated = True
             session.conversation.cut_by = self._limit()[1]
         message = session.conversation.record(
-            self._prompt, self._request.messages, sampled, reply, self._grammar, index
+            self._prompt, self._request.messages, parts, reply, index
         )
         finish = "stop" if ended or stopped else "length"
         choice = Choice(
             index=index,
-            sampled=sampled,
+            sampled=[token for part in parts for token in part.sampled],
             finish="tool_calls" if reply.calls else finish,
             message=message,
             prompt_tokens=0 if index else self.prompt_tokens,
-            completion_tokens=len(sampled),
+            completion_tokens=len(tokens),
             reasoning_tokens=reply.reasoning_tokens,
             stopped=stopped,
             id=session.conversation.turns[-1].id,

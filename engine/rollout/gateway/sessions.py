@@ -68,7 +68,7 @@ class Choice:
 
     index: int
     sampled: list[SampledToken]
-    """Empty for a provider's model."""
+    """Sampled tokens, without forced ones; empty for a provider's model."""
     finish: str
     """OpenAI's finish_reason: stop, length or tool_calls."""
     message: dict[str, Any]
@@ -76,6 +76,7 @@ class Choice:
     prompt_tokens: int
     """Prompt tokens that this choice adds to the usage of the call."""
     completion_tokens: int
+    """Number of tokens of the answer, with forced ones."""
     reasoning_tokens: int = 0
     """Completion tokens that are reasoning."""
     stopped: str | None = None

@@ -20,12 +20,13 @@ from tokenizers import Tokenizer
 from engine.models.file_checks import chat_template, stop_tokens
 from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import ModelError, RolloutError
+from engine.protocol.records.chat_format import CANNOT_CLOSE, CLOSE_HINT
 from engine.protocol.records.conversations import IMAGE
 from engine.rollout.rendering.continuation import Recorded
 from engine.rollout.rendering.images import Vision, vision_of
 from engine.rollout.rendering.probes import Findings
 from engine.rollout.rendering.renderer import RenderClient
-from engine.rollout.rendering.syntaxes import Call, Reply
+from engine.rollout.rendering.syntaxes import HARMONY, Call, Reply
 from engine.runtime.text import parse_shallow
 
 BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -105,13 +106,22 @@ class ChatFormat:
 
     def check(self) -> None:
         """Render one greeting as a test, and find out what the template does. Raises ModelError if
-        it exceeds its limits; a template that refuses a single greeting is accepted."""
+        it exceeds its limits, or if the reasoning has a budget and cannot be closed; a template
+        that refuses a single greeting is accepted."""
         try:
             self._renderer.ask("render", messages=GREETING, tools=[], answer=True, variables={})
-            self._describe()
+            findings = self._describe()
         except RolloutError as error:
             if error.problem.code == "model.template_overran":
                 raise ModelError(error.problem) from error
+            return
+        if self._model.thinking_budget is not None and findings.reasons and not findings.closing:
+            raise ModelError.of("model.no_thinking_budget", CANNOT_CLOSE, CLOSE_HINT)
+
+    @property
+    def thinking_budget(self) -> int | None:
+        """Maximum tokens of reasoning in an answer; None for no limit."""
+        return self._model.thinking_budget
 
     @property
     def findings(self) -> Findings:
@@ -121,7 +131,8 @@ class ChatFormat:
     def _describe(self) -> Findings:
         found = Findings(**self._renderer.ask("describe").head)
         if (chosen := self._model.tool_syntax) != "auto":
-            found = found._replace(syntax=chosen)
+            closing = [] if chosen == HARMONY else found.closing
+            found = found._replace(syntax=chosen, closing=closing)
         self._findings = found
         return found
 

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from engine.rollout.rendering.syntaxes import PLAIN, Reply, Syntaxes
+from engine.rollout.rendering.syntaxes import END_THINK, HARMONY, PLAIN, THINK, Reply, Syntaxes
 from engine.rollout.rendering.template import Messages, Template
 from engine.runtime.text import parse_shallow
 
@@ -38,6 +38,8 @@ TOOL: dict[str, Any] = {
 USER = {"role": "user", "content": "qwords"}
 PICTURE = [{"type": "image"}, {"type": "text", "text": "qwords"}]
 WHY, WORDS = "rwhy", "awords"
+OPENING, CLOSING = f"{THINK}\n", f"\n{END_THINK}\n\n"
+"""Texts around the reasoning in models that write it between tags."""
 
 
 class Findings(NamedTuple):
@@ -70,6 +72,8 @@ class Findings(NamedTuple):
     """Whether it shows images in messages of the user, to a model that reads them."""
     tool_images: bool
     """Whether it shows images in tool results, too."""
+    closing: list[int]
+    """Token ids that close the reasoning before the answer; empty if Atelier cannot close it."""
 
 
 class Answered(NamedTuple):
@@ -119,6 +123,7 @@ class Probe:
             tool_images=self._shows_image(
                 [USER, _calling(1, text_arguments), {**_results(1)[0], "content": PICTURE}]
             ),
+            closing=self._closing(syntax, tagged, field) if reasons else [],
         )
 
     def _rendered(self, messages: Messages, tools: Messages, answer: bool, **values: Any) -> str:
@@ -187,6 +192,26 @@ class Probe:
             return PLAIN, False, tagged or self._reads(PLAIN, tagged, thought, [])
         several = _same_values(self._parsed(found, tagged, two, [TOOL]), 2)
         return found, several > 0, best[2] or tagged
+
+    def _closing(self, syntax: str, tagged: bool, field: str) -> list[int]:
+        """Tokens between reasoning and answer as the template writes them, if the parser reads them
+        as the end of the reasoning. A template that shows no reasoning closes it with the tag that
+        it splits answers at. Harmony's mark names the channel of what follows, an answer or a call,
+        which is the model's choice."""
+        if syntax == HARMONY:
+            return []
+        shown = self._rendered([USER, _why(field)], [], False) if field else ""
+        before, _, rest = shown.partition(WHY)
+        prompt = self._rendered([USER], [], True)
+        opening = before.removeprefix(prompt)
+        between = rest.partition(WORDS)[0] if WORDS in rest else ""
+        for text in (between, CLOSING):
+            for opened in ("", opening, OPENING):
+                answer = Answered(self._encode(prompt), self._encode(opened + WHY + text + WORDS))
+                reply = self._parsed(syntax, tagged, answer, []) if text.strip() else None
+                if reply and ((reply.reasoning or "").strip(), reply.content) == (WHY, WORDS):
+                    return self._encode(text)
+        return []
 
     def _reads(self, name: str, tagged: bool, answer: Answered | None, tools: list[Any]) -> bool:
         """Whether a syntax finds the reasoning in a rendered answer that has some."""

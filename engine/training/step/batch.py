@@ -42,8 +42,7 @@ class Attempt(NamedTuple):
 
     @property
     def turn_rewards(self) -> list[float]:
-        """Reward of each turn (sampled span), branch after branch; empty if the agent returned
-        none."""
+        """Reward of each turn (answer), branch after branch; empty if the agent returned none."""
         return [reward for branch in self.branches for reward in branch.rewards]
 
 
@@ -168,12 +167,12 @@ def trained_tokens(item: TrainItem) -> int:
 
 
 def anchors(branches: list[Branch]) -> list[tuple[int, ...]]:
-    """Return the observation before each turn: the tokens between the last sampled span and this
-    one, or the whole prompt at the start of a branch."""
+    """Return the observation before each turn: the tokens between the last answer and this one, or
+    the whole prompt at the start of a branch."""
     found = []
     for branch in branches:
         before = 0
-        for start, end in branch.spans:
+        for start, end in branch.turns:
             found.append(tuple(branch.tokens[before:start]))
             before = end
     return found
@@ -229,11 +228,11 @@ def _credited(rows: list[Row], algorithm: Algorithm, scores: Sequence[Scores]) -
 
 
 def _valued(attempt: Attempt, kind: ValueCredit, charge: float) -> list[float]:
-    spans = [end - start for branch in attempt.branches for start, end in branch.spans]
-    rewards_K = credit.by_turn(attempt.advantage, attempt.turn_rewards, len(spans))
+    sizes_K = [size for branch in attempt.branches for size in branch.turn_sizes]
+    rewards_K = credit.by_turn(attempt.advantage, attempt.turn_rewards, len(sizes_K))
     rewards_T = [
         reward
-        for at_end, length in zip(rewards_K, spans, strict=True)
+        for at_end, length in zip(rewards_K, sizes_K, strict=True)
         for reward in credit.terminal_rewards(at_end, length)
     ]
     if charge:
@@ -244,7 +243,7 @@ def _valued(attempt: Attempt, kind: ValueCredit, charge: float) -> list[float]:
 def _turn_by_turn(
     attempts: list[Attempt], algorithm: Algorithm, kind: AnchorCredit
 ) -> list[list[float]]:
-    turns_G = [[end - start for b in a.branches for start, end in b.spans] for a in attempts]
+    turns_G = [[size for b in a.branches for size in b.turn_sizes] for a in attempts]
     returns_GK = [
         credit.turn_returns(
             credit.by_turn(a.trajectory.reward or 0.0, a.turn_rewards, len(turns)), kind.discount

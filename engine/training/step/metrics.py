@@ -135,12 +135,15 @@ def lengths(everyone: list[Trajectory]) -> dict[str, float]:
 
 
 def rollout_counts(everyone: list[Trajectory]) -> dict[str, float]:
-    """Mean reasoning tokens per trajectory, and the shares of trajectories with malformed tool
-    calls and with capped model calls; those that are 0 in all trajectories are left out."""
-    reasoning, *calls = ROLLOUT_COUNTS
+    """Mean reasoning tokens per trajectory, the share of answers whose reasoning was closed by the
+    thinking budget, and the shares of trajectories with malformed tool calls and with capped model
+    calls; those that are 0 in all trajectories are left out."""
+    reasoning, closed, *calls = ROLLOUT_COUNTS
     found: dict[str, float] = {}
     if total := sum(t.metrics.get(reasoning, 0.0) for t in everyone):
         found["tokens/reasoning_mean"] = total / len(everyone)
+    if answers := sum(t.metrics.get(closed, 0.0) for t in everyone):
+        found[closed] = answers / sum(t.turns for t in everyone)
     for name in calls:
         if count := sum(name in t.metrics for t in everyone):
             found[name] = count / len(everyone)

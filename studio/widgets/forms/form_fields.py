@@ -92,27 +92,35 @@ class SpinField(Field):
 
 
 class NumberField(Field):
-    """Real number as text, since 2e-5 has no spin step; empty or invalid text is None."""
+    """Number as text, since 2e-5 has no spin step; empty or invalid text is None. `whole`: only
+    integers are valid."""
 
     typed = True
 
     def __init__(
-        self, name: str, low: float | None = None, high: float | None = None, placeholder: str = ""
+        self,
+        name: str,
+        low: float | None = None,
+        high: float | None = None,
+        placeholder: str = "",
+        *,
+        whole: bool = False,
     ) -> None:
         self._line = LineInput(name, placeholder, mono=True)
         super().__init__(name, self._line)
-        self._low, self._high = low, high
+        self._low, self._high, self._whole = low, high, whole
         self._line.setFixedWidth(148)
         self._line_layout.setAlignment(self._line, Qt.AlignmentFlag.AlignLeft)
         self._line.textEdited.connect(lambda _: self.edited.emit(self.value()))
         self._line.editingFinished.connect(self.finished)
 
     def value(self) -> float | None:
+        text = self._line.text().replace("\u2212", "-")
         try:
-            value = float(self._line.text().replace("\u2212", "-"))
-        except ValueError:
+            value = int(text) if self._whole else float(text)
+            return value if math.isfinite(value) else None
+        except (ValueError, OverflowError):
             return None
-        return value if math.isfinite(value) else None
 
     def text(self) -> str:
         return self._line.text().strip()
@@ -121,7 +129,7 @@ class NumberField(Field):
         """Error of the text, also if there is none; empty for a number within the limits."""
         value = self.value()
         if value is None:
-            return "Not a number"
+            return "Not a whole number" if self._whole else "Not a number"
         if self._low is not None and value < self._low:
             return f"At least {self._low:g}"
         if self._high is not None and value > self._high:
@@ -140,7 +148,9 @@ class NumberField(Field):
 
 
 def _digits(value: float) -> str:
-    """Shortest text of exactly this number."""
+    """Shortest text of exactly this number; an integer in digits alone."""
+    if isinstance(value, int):
+        return str(value)
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
 

@@ -31,6 +31,8 @@ class Token:
     trained: bool = True
     clipped: bool = False
     place: int = 0
+    forced: bool = False
+    """Whether it was not sampled: it closes the reasoning at the thinking budget."""
 
 
 @dataclass(frozen=True)

@@ -177,6 +177,8 @@ def _reasoning(row: Row, item: Message, looks: Looks, shown: int, y: float) -> t
     row.fold_words = (
         f"Reasoning \u00b7 {formatting.plural(count, 'token')}" if count else "Reasoning"
     )
+    if any(token.forced for token in item.reasoning_tokens):
+        row.fold_words = _with_note(row.fold_words, looks.width - left - 26)
     row.fold = QRectF(left - 2, y, paint.text_width(row.fold_words, "label", 500) + 26, 24)
     y += 24.0
     width = looks.width - left - REASONING_INDENT
@@ -193,6 +195,14 @@ def _reasoning(row: Row, item: Message, looks: Looks, shown: int, y: float) -> t
     block.at = QPointF(left + REASONING_INDENT, y)
     row.blocks.append(block)
     return y + block.height + (8.0 if row.unfolded else 2.0), left_out
+
+
+def _with_note(words: str, width: float) -> str:
+    """Header of reasoning that the thinking budget closed, within `width` pixels if possible."""
+    notes = (" \u00b7 closed by the thinking budget", " \u00b7 closed by budget", " \u00b7 closed")
+    texts = [words + note for note in notes]
+    fitting = (text for text in texts if paint.text_width(text, "label", 500) <= width)
+    return next(fitting, texts[-1])
 
 
 def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
@@ -274,12 +284,9 @@ def _token_block(
     layout = new_layout(words, style)
     formats, index = [], 0
     while index < len(tokens):  # neighbours with the same format share a range
-        key = (tint_of(tokens[index], looks.tint, looks.largest), tokens[index].clipped)
+        key = _format_key(tokens[index], looks)
         end = index + 1
-        while end < len(tokens) and key == (
-            tint_of(tokens[end], looks.tint, looks.largest),
-            tokens[end].clipped,
-        ):
+        while end < len(tokens) and key == _format_key(tokens[end], looks):
             end += 1
         stop = starts[end] if end < len(tokens) else len(words)
         form = QTextCharFormat()
@@ -288,11 +295,17 @@ def _token_block(
             form.setBackground(theme().color(key[0]))
         if key[1]:
             form.setUnderlineStyle(QTextCharFormat.UnderlineStyle.DotLine)
-            form.setUnderlineColor(theme().color("warn"))
+            form.setUnderlineColor(theme().color(key[1]))
         formats.append(char_range(starts[index], stop - starts[index], form))
         index = end
     layout.setFormats(formats)
     return Block(layout, QPointF(), run_layout(layout, style, width), tokens, starts)
+
+
+def _format_key(token: Token, looks: Looks) -> tuple[str | None, str]:
+    """Colours of a token: background (None: none), and dotted underline (empty: none)."""
+    line = "warn" if token.clipped else "faint" if token.forced else ""
+    return tint_of(token, looks.tint, looks.largest), line
 
 
 def new_layout(words: str, style: str) -> QTextLayout:

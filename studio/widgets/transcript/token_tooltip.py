@@ -10,7 +10,9 @@ def token_tip(token: Token) -> TipText:
     """Return the tooltip of a token; unknown measurements are omitted."""
     words = plain(token.text).replace("\n", "\u21b5").strip() or "space"
     lines: list[list[Span]] = []
-    if not token.trained:
+    if token.forced:
+        lines.append([Span("Closed by the thinking budget; not trained")])
+    elif not token.trained:
         lines.append([Span("not trained")])
     if token.advantage is not None:
         tone = "accent" if token.advantage > 0 else "bad" if token.advantage < 0 else "text"

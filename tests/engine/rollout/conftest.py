@@ -15,6 +15,7 @@ from starlette.applications import Starlette
 
 from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken, SampleRequest
+from engine.protocol.config.project import ModelConfig
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.gateway.sessions import Session
 from engine.rollout.rendering.chat import ChatFormat
@@ -33,6 +34,8 @@ class ScriptedPolicy:
         self.says = "In the garden."
         self.asked: list[SampleRequest] = []
         self.version = 0
+        self.says_behind = ""
+        """Reply to a prompt that ends with closed reasoning; `says` if empty."""
         self.at_once = 1
         """Tokens that arrive together."""
         self.delay_s = 0.0
@@ -40,7 +43,9 @@ class ScriptedPolicy:
 
     async def sample(self, request: SampleRequest) -> AsyncIterator[list[SampledToken]]:
         self.asked.append(request)
-        tokens = [*self.chat.encode(self.says), self.chat.stops[0]][: request.max_tokens]
+        closed = self.chat.decode(request.tokens[-16:]).endswith("</think>\n\n")
+        says = self.says_behind if closed and self.says_behind else self.says
+        tokens = [*self.chat.encode(says), self.chat.stops[0]][: request.max_tokens]
         for start in range(0, len(tokens), self.at_once):
             await asyncio.sleep(self.delay_s)
             yield [
@@ -110,6 +115,16 @@ def harness(tiny_model: Path) -> Iterator[GatewayHarness]:
 @pytest.fixture(scope="package")
 def qwen_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_family(FAMILIES["Qwen3"], tmp_path_factory.mktemp("families") / "qwen3")
+
+
+@pytest.fixture
+def budgeted(qwen_folder: Path) -> Iterator[GatewayHarness]:
+    """Gateway with the chat format of Qwen3 and a thinking budget of 8 tokens, in training."""
+    model = ModelConfig(thinking_budget=8, keep_reasoning="always")
+    with ChatFormat(qwen_folder, model) as chat:
+        harness = GatewayHarness(chat, max_context=3000, max_turns=100)
+        yield harness
+        harness.close()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken
-from engine.rollout.conversation import Conversation, Prompt
+from engine.rollout.conversation import Conversation, Part, Prompt
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.syntaxes import Reply
 
@@ -45,7 +45,7 @@ def answer(
     tokens = chat.encode(text) + ([END] if ended else [])
     sampled = [SampledToken(token, -0.5, []) for token in tokens]
     reply = asyncio.run(chat.parse([token.token for token in sampled], prompt.tokens, tools or []))
-    return conversation.record(prompt, messages, sampled, reply)
+    return conversation.record(prompt, messages, [Part(sampled)], reply)
 
 
 def test_turns_that_extend_stay_one_branch(chat: ChatFormat) -> None:
@@ -72,7 +72,9 @@ def test_sampled_ids_are_never_tokenized_again(chat: ChatFormat) -> None:
     prompt = prompt_of(conversation, [USER])
     unusual_tokens = [SampledToken(token, -1.0, []) for token in [200, 201, 202, END]]
     decoded = chat.decode([200, 201, 202])
-    message = conversation.record(prompt, [USER], unusual_tokens, Reply(decoded, None, [], False))
+    message = conversation.record(
+        prompt, [USER], [Part(unusual_tokens)], Reply(decoded, None, [], False)
+    )
     prompt_of(conversation, [USER, message, USER])
     assert prompt_of(conversation, [USER, message, USER]).tokens[: len(prompt.tokens) + 4] == [
         *prompt.tokens,
@@ -146,9 +148,8 @@ def test_grammar_is_recorded_with_its_span(chat: ChatFormat) -> None:
     conversation.record(
         prompt_of(conversation, extended),
         extended,
-        [SampledToken(token, -0.5, []) for token in [*tokens, END]],
+        [Part([SampledToken(token, -0.5, []) for token in [*tokens, END]], "{}")],
         Reply("yes", None, [], False),
-        grammar="{}",
     )
     (branch,) = conversation.branches()
     assert len(branch.spans) == 2

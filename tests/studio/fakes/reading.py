@@ -30,7 +30,7 @@ from tests.studio.fakes.judge import call_of, verdicts_of
 from tests.studio.fakes.labels import FakeLabels, call_label_route
 from tests.studio.fakes.pictured import with_images
 from tests.studio.fakes.projects import refusal
-from tests.studio.fakes.reasoned import with_reasoning
+from tests.studio.fakes.reasoned import with_closed_reasoning
 from tests.studio.fakes.review import queue_of
 from tests.studio.fakes.rows import matching
 from tests.studio.fakes.simulated_run import Made, whole
@@ -45,7 +45,7 @@ class FakeReading:
         self.curves_asked: list[CurveQuery] = []
         self.previews = 0
         self.reasons = False
-        """Whether trajectories have reasoning."""
+        """Whether trajectories have reasoning, closed by a thinking budget."""
         self.images: dict[str, bytes] = {}
         """Images of all trajectories, as `made_images` gives them; empty for none."""
         self.images_asked: list[str] = []
@@ -120,7 +120,7 @@ class FakeReading:
         )
 
     def _whole(self, row: TrajectorySummary) -> Trajectory:
-        record = with_reasoning(whole(row)) if self.reasons else whole(row)
+        record = with_closed_reasoning(whole(row)) if self.reasons else whole(row)
         return with_images(record, list(self.images)) if self.images else record
 
     async def _image(self, request: Request) -> Response:

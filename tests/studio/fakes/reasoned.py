@@ -28,6 +28,28 @@ def with_reasoning(record: Trajectory) -> Trajectory:
     )
 
 
+def with_closed_reasoning(record: Trajectory) -> Trajectory:
+    """Return a simulated trajectory with reasoning that a thinking budget closed in all turns."""
+    record = with_reasoning(record)
+    branches = [_closed(branch) for branch in record.branches]
+    return record.model_copy(update={"branches": branches})
+
+
+def _closed(branch: Branch) -> Branch:
+    """Take the closing mark of each answer out of its span."""
+    spans: list[tuple[int, int]] = []
+    forced: list[tuple[int, int]] = []
+    logprobs: list[float] = []
+    values = iter(branch.logprobs)
+    for start, end in branch.spans:
+        mark = next(n for n in range(start, end) if branch.pieces[n] == "\n</think>\n\n")
+        spans += [(start, mark), (mark + 1, end)]
+        forced.append((mark, mark + 1))
+        known = [next(values) for _ in range(start, end)]
+        logprobs += known[: mark - start] + known[mark + 1 - start :]
+    return branch.model_copy(update={"spans": spans, "forced": forced, "logprobs": logprobs})
+
+
 def _part(branch: Branch, start: int, end: int) -> Branch:
     spans = [(a, b) for a, b in branch.spans if start <= a < end]
     skipped = sum(b - a for a, b in branch.spans if a < start)

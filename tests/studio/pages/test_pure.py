@@ -29,7 +29,7 @@ from studio.pages.trajectories.reader.transcript_rows import (
 from studio.store.runs.state import RunState
 from studio.widgets.charts.grid.chart_grid import GAP, LEAST_HEIGHT, columns_for, places, stacked
 from studio.widgets.transcript.items import Message, Note, Outcome, Token, ToolCall
-from tests.studio.fakes.reasoned import with_reasoning
+from tests.studio.fakes.reasoned import with_closed_reasoning, with_reasoning
 from tests.studio.fakes.simulated_run import SMALL, Simulation, whole
 
 
@@ -231,6 +231,14 @@ def test_reasoning_is_split_from_the_tokens_of_the_answer(simulation: Simulation
         assert thought.endswith("\n</think>")
         assert not turn.tokens[0].text.isspace()
         assert "</think>" not in "".join(token.text for token in turn.tokens)
+
+    closed = with_closed_reasoning(whole(simulation.made.trajectories[0]))
+    assert len(closed.model_calls) == len(record.model_calls)
+    ours = [item for item in items_of(closed) if isinstance(item, Message)]
+    for turn, other in zip([o for o in ours if o.role == "assistant"], turns, strict=True):
+        assert [t.text for t in turn.reasoning_tokens] == [t.text for t in other.reasoning_tokens]
+        assert [t.forced for t in turn.reasoning_tokens][-2:] == [False, True]
+        assert [t.logprob for t in turn.tokens] == [t.logprob for t in other.tokens]
 
     unaligned = record.model_copy(update={"branches": []})
     texts = [item.reasoning for item in items_of(unaligned) if isinstance(item, Message)]

@@ -32,6 +32,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
             if event.kind == "step.finished":
                 event.metrics["tokens/reasoning_mean"] = 160 + 40 * (event.step % 5) + event.step
                 event.metrics["malformed_calls"] = 0.08 / event.step
+                event.metrics["reasoning_closed"] = 0.6 / event.step
         async with studio_on(engine, app, folder) as studio:
             state = studio.session.runs.state(made.spec.id)
             await wait_for(lambda: state.seq == len(made.events))

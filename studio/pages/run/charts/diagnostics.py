@@ -196,6 +196,7 @@ WATCH = (
     Line("watch/repetition", "repeated phrases", "plot-3"),
     Line("malformed_calls", "malformed tool calls", "plot-4"),
 )
+CLOSED = (Line("reasoning_closed", "closed", "plot-2"),)
 RATE, ROWS = (Line("lr", "rate", "plot-7"),), (Line("rows/sample", "rollouts", "plot-1"),)
 
 DIAGNOSTICS: tuple[ChartSpec, ...] = (
@@ -206,6 +207,15 @@ DIAGNOSTICS: tuple[ChartSpec, ...] = (
         ("groups/no_signal", "truncated", "unscored"),
         "Learning",
         "Share of groups and rollouts that contribute little or no gradient",
+    ),
+    ChartSpec(
+        "reasoning_closed",
+        "Reasoning closed by the budget",
+        lines("Reasoning closed by the budget", CLOSED, percent),
+        ("reasoning_closed",),
+        "Learning",
+        "Share of answers whose reasoning was closed by model.thinking_budget",
+        needs="budget",
     ),
     ChartSpec(
         "grad_norm",

@@ -47,6 +47,7 @@ class RunCharts(ChartGrid):
             "criteria": any(one.criteria for one in self._session.run.state.validations),
             "script": kind == "outside",
             "reasoning": "tokens/reasoning_mean" in series,
+            "budget": "reasoning_closed" in series,
         }
         made = frozenset(need for need, has in needs.items() if has), kind == "sft", returned
         if made != (self._has, self.supervised, self._returned):

@@ -23,7 +23,7 @@ class BoundChart:
     fill: Fill
 
 
-Need = Literal["judge", "criteria", "script", "reasoning"]
+Need = Literal["judge", "criteria", "script", "reasoning", "budget"]
 """A judge; a rubric with weighted criteria; training by an external script; reasoning in
 answers."""
 Maker = Callable[[ChartLink], tuple[ChartCard, Fill]]

@@ -4,7 +4,7 @@ field is its tooltip, and its bounds limit its editor."""
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
 from pydantic import BaseModel
@@ -99,13 +99,13 @@ def specs(model: type[BaseModel] = ProjectConfig, prefix: str = "") -> Iterator[
             yield FieldSpec(f"{key}.kind", label_of(name), help, VARIANTS[key], first)
         elif isinstance(kind, type) and issubclass(kind, BaseModel):
             yield from specs(kind, f"{key}.")
-        elif key in TABLES or _editable(kind):
+        elif key in TABLES or _editable(kind) or _is_optional_number(info):
             yield _spec(key, info)
 
 
 def _spec(key: str, info: FieldInfo) -> FieldSpec:
     low = high = None
-    for limit in info.metadata:
+    for limit in (*info.metadata, *_limits_of(info.annotation)):
         if isinstance(limit, annotated_types.Ge):
             low = float(limit.ge)  # type: ignore[arg-type]
         elif isinstance(limit, annotated_types.Gt):
@@ -114,7 +114,13 @@ def _spec(key: str, info: FieldInfo) -> FieldSpec:
             bound = limit.le if isinstance(limit, annotated_types.Le) else limit.lt
             high = float(bound)  # type: ignore[arg-type]
     return FieldSpec(
-        key, label_of(key), info.description or "", _plain(info.annotation), info.default, low, high
+        key,
+        label_of(key),
+        info.description or "",
+        info.annotation if _is_optional_number(info) else _plain(info.annotation),
+        info.default,
+        low,
+        high,
     )
 
 
@@ -143,6 +149,25 @@ def _plain(kind: Any) -> Any:
     return kind
 
 
+def _is_optional_number(info: FieldInfo) -> bool:
+    """Whether a setting is a number or empty, and empty by default: an empty field of the form
+    stands for the default."""
+    return info.default is None and _number_of(info.annotation) is not None
+
+
+def _number_of(kind: Any) -> type | None:
+    """Return int or float for the annotation of such a number or None; None for others."""
+    arm = _plain(kind)
+    number = get_args(arm)[0] if get_origin(arm) is Annotated else arm
+    return number if arm is not kind and number in (int, float) else None
+
+
+def _limits_of(kind: Any) -> list[Any]:
+    """Return the bounds of the number in an annotation `Annotated[int, Field(ge=1)] | None`."""
+    marks = get_args(_plain(kind))[1:] if _number_of(kind) else ()
+    return [limit for mark in marks if isinstance(mark, FieldInfo) for limit in mark.metadata]
+
+
 def _editable(kind: Any) -> bool:
     plain = _plain(kind)
     return plain in (str, int, float, bool) or get_origin(plain) is Literal
@@ -156,6 +181,8 @@ def make_field(spec: FieldSpec) -> Field:
         return ChoiceField(spec.label, spec.type)
     if get_origin(spec.type) is Literal:
         return ChoiceField(spec.label, [(value, shown(value)) for value in get_args(spec.type)])
+    if (number := _number_of(spec.type)) is not None:
+        return NumberField(spec.label, spec.low, spec.high, "empty", whole=number is int)
     if spec.type is bool:
         return ToggleField(spec.label, spec.label)
     if spec.type is int:

@@ -78,21 +78,23 @@ def image_refs(messages: Sequence[ChatMessage]) -> list[list[ImageRef]]:
 
 
 def completions(trajectory: Trajectory) -> list[list[Token]]:
-    """Return the sampled tokens of each model call, in order over all branches."""
+    """Return the tokens of each model call, in order over all branches: the sampled ones, and those
+    that closed the reasoning."""
     return [
-        tokens for branch in trajectory.branches for tokens in _spans(branch, trajectory.advantage)
+        tokens for branch in trajectory.branches for tokens in _turns(branch, trajectory.advantage)
     ]
 
 
-def _spans(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
-    used = 0
-    for start, end in branch.spans:
-        logprobs = branch.logprobs[used : used + end - start]
-        used += end - start
+def _turns(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
+    logprobs = iter(branch.logprobs)
+    forced = {place for start, end in branch.forced for place in range(start, end)}
+    for start, end in branch.turns:
         pieces = branch.pieces[start:end] if branch.pieces else []
         yield [
-            Token(piece, advantage, logprobs[i] if i < len(logprobs) else None, place=start + i)
-            for i, piece in enumerate(pieces)
+            Token(piece, trained=False, place=place, forced=True)
+            if place in forced
+            else Token(piece, advantage, next(logprobs, None), place=place)
+            for place, piece in enumerate(pieces, start)
         ]
 
 
@@ -144,7 +146,7 @@ def _branch_starts(trajectory: Trajectory) -> dict[int, Note]:
     for place, branch in enumerate(trajectory.branches):
         if place and branch.spans:
             found[turn] = _branch_note(branch)
-        turn += len(branch.spans)
+        turn += len(branch.turns)
     return found
 
 

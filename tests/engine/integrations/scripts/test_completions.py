@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from engine.integrations.scripts import completions
-from engine.integrations.scripts.completions import KEPT_UPDATES, Completion, Completions
+from engine.integrations.scripts.completions import (
+    KEPT_UPDATES,
+    Completion,
+    CompletionPart,
+    Completions,
+)
 from engine.protocol.problems import StoreError
 
 
@@ -18,8 +23,7 @@ def answer(name: str, parent: str = "", version: int = 0, size: int = 2) -> Comp
         parent=parent,
         version=version,
         prompt=[1, 2],
-        sampled=[ord(name[0])] * size,
-        logprobs=[-0.1 * len(name)] * size,
+        parts=[CompletionPart(sampled=[ord(name[0])] * size, logprobs=[-0.1 * len(name)] * size)],
         digest=f"said {name}",
         reasoning="",
         content=name,

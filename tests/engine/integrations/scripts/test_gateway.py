@@ -12,6 +12,7 @@ from engine.integrations.scripts.gateway import SharedConversation
 from engine.integrations.scripts.trajectories import branches_of
 from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken
+from engine.rollout.conversation import Part
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.syntaxes import Reply
 
@@ -36,7 +37,7 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
     first = SharedConversation(chat, None, store, 0, 1.0, 1.0)
     sampled = sample(chat, "In the  garden")
     message = first.record(
-        asyncio.run(first.prompt([USER], [], 2000)), [USER], sampled,
+        asyncio.run(first.prompt([USER], [], 2000)), [USER], [Part(sampled)],
         Reply("In the  garden", None, [], False),
     )  # fmt: skip
 
@@ -47,7 +48,7 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
     store.forget_before(KEPT_UPDATES + 1)  # training steps run during the sampling
     assert len(store) == 0
     second_sample = sample(chat, "Yes")
-    second.record(prompt, messages, second_sample, Reply("Yes", None, [], False))
+    second.record(prompt, messages, [Part(second_sample)], Reply("Yes", None, [], False))
 
     completion = store.held.get(second.turns[-1].id)
     assert completion is not None
@@ -68,7 +69,7 @@ def test_grammar_of_a_completion_reaches_its_branch(chat: ChatFormat, tmp_path: 
     for text, grammar in [("In the garden", None), ("yes", "{}")]:
         prompt = asyncio.run(conversation.prompt(messages, [], 2000))
         reply = Reply(text, None, [], False)
-        message = conversation.record(prompt, messages, sample(chat, text), reply, grammar)
+        message = conversation.record(prompt, messages, [Part(sample(chat, text), grammar)], reply)
         completions.append(store.held.get(conversation.turns[-1].id))
         messages = [*messages, message, {"role": "user", "content": "Sure?"}]
     history = [one for one in completions if one is not None]

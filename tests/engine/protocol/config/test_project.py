@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import pytest
 from pydantic import BaseModel
 
 from engine.protocol.config.algorithm import Clipped, TokenCap
 from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.validation import config_problems
 
 
 def sections(model: type[BaseModel], visited: set[type[BaseModel]]) -> set[type[BaseModel]]:
@@ -31,6 +33,24 @@ def test_every_setting_has_a_description() -> None:
         if not field.description and name != "kind" and model is not ProjectConfig
     ]
     assert undocumented == []
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"model": {"thinking_budget": 256}}, "train has max_tokens = 256, which leaves no room"),
+        ({"model": {"thinking_budget": 300}, "train": {"max_tokens": 200}}, "train has max_tokens"),
+        ({"model": {"thinking_budget": 8, "thinking": "off"}}, "model has a thinking_budget, but"),
+        ({"model": {"thinking_budget": 0}}, "model.thinking_budget should be greater"),
+        ({"model": {"thinking_budget": 255}}, None),
+    ],
+)
+def test_thinking_budget_leaves_room_for_an_answer(
+    values: dict[str, Any], words: str | None
+) -> None:
+    problems = config_problems(values)
+    assert len(problems) == (words is not None)
+    assert all(problem.message.startswith(words or "") for problem in problems)
 
 
 def test_default_settings_match_the_design() -> None:

@@ -63,6 +63,24 @@ def test_thinking_without_a_switch_is_reported(tmp_path: Path) -> None:
     assert "model.thinking = on has no effect" in check.words
 
 
+@pytest.mark.parametrize(
+    ("family", "state", "words"),
+    [
+        ("Qwen3", "good", "until the next user message, closed after 100 tokens."),
+        ("Qwen2.5", "warn", "has no effect: the model's answers have no reasoning"),
+        ("gpt-oss", "bad", "cannot close the reasoning of this model"),
+    ],
+)
+def test_budget_is_checked_against_the_format(
+    family: str, state: str, words: str, tmp_path: Path
+) -> None:
+    facts = describe_chat_format(make_family(FAMILIES[family], tmp_path / "model"))
+    model = ModelConfig(thinking_budget=100)
+    check = chat_format_checks(facts, model, uses_tools=False)[-1]
+    assert check.state == state
+    assert words in check.words
+
+
 def test_description_is_cached_until_a_file_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,7 +12,7 @@ from PIL import Image
 
 from engine.policy.base import SampledToken
 from engine.protocol.problems import RolloutError
-from engine.rollout.conversation import Conversation
+from engine.rollout.conversation import Conversation, Part
 from engine.rollout.gateway.answers import AnswerStream, Decoder, Delta
 from engine.rollout.gateway.requests import ChatRequest
 from engine.rollout.gateway.structures import structure_of
@@ -98,7 +98,7 @@ def record(
         prompt = await conversation.prompt(messages, tools, 100_000)
         reply = await chat.parse(tokens, prompt.tokens, tools)
         sampled = [SampledToken(token, -0.5, []) for token in tokens]
-        return conversation.record(prompt, messages, sampled, reply)
+        return conversation.record(prompt, messages, [Part(sampled)], reply)
 
     return asyncio.run(turn())
 

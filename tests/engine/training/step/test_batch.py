@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from engine.policy.base import ImageInput, Scores, TrainItem
-from engine.protocol.config.algorithm import Algorithm
+from engine.protocol.config.algorithm import Algorithm, AnchorCredit
 from engine.protocol.config.project import TrainConfig
 from engine.protocol.records.conversations import Branch
 from engine.protocol.records.runs import Trajectory
@@ -66,6 +66,27 @@ def test_every_token_gets_the_advantage_of_its_trajectory() -> None:
     items_ = items(Algorithm())
     assert [item and item.advantages for item in items_] == [[0.5] * 2, [-0.5] * 4, None]
     assert all(item.weight == 1 and not item.returns for item in items_ if item)
+
+
+def test_answer_with_closed_reasoning_is_one_turn() -> None:
+    """Its two spans share a turn reward and an anchor; forced tokens are not trained."""
+    closed = Branch(
+        tokens=list(range(14)),
+        spans=[(2, 4), (6, 8), (9, 12)],
+        forced=[(4, 6)],
+        logprobs=[-1.0] * 7,
+        rewards=[1.0, 0.0],
+    )
+    assert closed.turns == [(2, 8), (9, 12)]
+    assert closed.turn_sizes == [4, 3]
+    assert anchors([closed]) == [(0, 1), (8,)]
+    group = [trajectory(0, 1.0, 0.5, closed), trajectory(1, 0.0, -0.5, branch([(2, 4)]))]
+    algorithm = Algorithm(credit=AnchorCredit())
+    (first, _) = train_items(rows([group], algorithm), algorithm, [])
+    assert first is not None
+    assert first.spans == closed.spans
+    assert len(first.advantages) == 7
+    assert len(set(first.advantages[:4])) == 1
 
 
 def test_truncated_trajectories_can_be_masked() -> None:

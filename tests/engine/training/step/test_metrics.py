@@ -47,13 +47,18 @@ def test_metrics_of_the_agent_are_averaged_over_those_that_have_them() -> None:
 
 
 def test_counts_of_the_gateway_are_means_and_shares_over_all_trajectories() -> None:
-    counts = [{"reasoning_tokens": 30.0, "malformed_calls": 2.0}, {"capped_calls": 5.0}, {}]
+    counts = [
+        {"reasoning_tokens": 30.0, "malformed_calls": 2.0, "reasoning_closed": 3.0},
+        {"capped_calls": 5.0},
+        {},
+    ]
     everyone = [
-        trajectory.model_copy(update={"metrics": metrics})
+        trajectory.model_copy(update={"metrics": metrics, "turns": 4})
         for trajectory, metrics in zip(group(0, 0.1, 0.2, 0.3), counts, strict=True)
     ]
     assert rollout_counts(everyone) == {
         "tokens/reasoning_mean": 10.0,
+        "reasoning_closed": 3 / 12,
         "malformed_calls": pytest.approx(1 / 3),
         "capped_calls": pytest.approx(1 / 3),
     }

@@ -280,9 +280,26 @@ def test_settings_of_the_chat_format_are_edited_in_the_form(
         async with setting_up(engine, qapp, tmp_path) as (_, setup):
             setup._form._advanced.unfold(True)
             rows = setup._form._advanced.rows
-            for name in ("thinking", "keep_reasoning", "tool_syntax", "template_variables"):
+            for name in (
+                "thinking", "thinking_budget", "keep_reasoning", "tool_syntax",
+                "template_variables",
+            ):  # fmt: skip
                 help = rows[f"model.{name}"].field.editor.accessibleDescription()
                 assert (ModelConfig.model_fields[name].description or "?") in help
+
+            row = rows["model.thinking_budget"]
+            for text, problem in (("many", "Not a whole number"), ("0", "At least 1")):
+                start_typing(row, text)
+                QTest.keyClick(row.field.editor, Qt.Key.Key_Return)
+                assert row.problem() == problem
+            start_typing(row, "64")
+            QTest.keyClick(row.field.editor, Qt.Key.Key_Return)
+            await until(lambda: config_of(engine, "first").model.thinking_budget == 64)
+            assert row.field.editor.text() == "64"
+            start_typing(row, "")
+            QTest.keyClick(row.field.editor, Qt.Key.Key_Delete)
+            QTest.keyClick(row.field.editor, Qt.Key.Key_Return)
+            await until(lambda: config_of(engine, "first").model.thinking_budget is None)
 
             row = rows["model.template_variables"]
             start_typing(row, "effort = high")

@@ -203,6 +203,19 @@ def shown_texts(view: Transcript, row: int) -> list[str]:
     return [block.layout.text() for block in view._row(row).blocks]
 
 
+def test_forced_tokens_say_that_the_budget_closed_the_reasoning(qtbot: QtBot) -> None:
+    view = thinking_view(qtbot)
+    forced = Token("</think>", trained=False, forced=True, place=7)
+    thoughts = [Token("why", 0.5), forced]
+    view.set_items([Message("assistant", title="Turn 1", reasoning_tokens=thoughts)])
+    assert view._row(0).fold_words == "Reasoning · 2 tokens · closed by the thinking budget"
+    tip = token_tip(forced)
+    assert [span.words for line in tip.lines for span in line] == [
+        "Closed by the thinking budget; not trained"
+    ]
+    assert tint_of(forced, "mask", 1.0) is None
+
+
 def test_reasoning_is_folded_until_its_header_is_clicked(qtbot: QtBot) -> None:
     view = thinking_view(qtbot)
     assert shown_texts(view, 1) == ["", "At 15:10."]
