@@ -27,7 +27,7 @@ from studio.widgets.transcript.items import (
     tint_of,
 )
 from studio.widgets.transcript.pictures import Pictures
-from studio.widgets.transcript.thumbnails import Spot, on_own_lines, spots_of, with_marks
+from studio.widgets.transcript.thumbnails import Spot, spots_of, with_images
 
 RESULT_LINES = 6
 MORE_LINES = 200
@@ -154,7 +154,7 @@ def _message(row: Row, item: Message, looks: Looks, shown: int) -> None:
             block = _token_block(item.tokens, "body", width, looks)
         else:
             most = (MESSAGE_LINES + shown, chars_at(shown, CHUNK_CHARS))
-            words, hidden = shown_part(_with_images(item.text, item.images, looks), *most)
+            words, hidden = shown_part(with_images(item.text, item.images, looks.pictures), *most)
             left_out += hidden
             block = _block(words, "body", width, "muted" if item.role == "system" else "text")
         block.at = QPointF(left + padding, y + padding)
@@ -227,7 +227,7 @@ def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
         row.separator_y = y
         y += 7.0
         most = (RESULT_LINES + shown, chars_at(shown, RESULT_CHARS))
-        words, left_out = shown_part(_with_images(item.result, item.images, looks), *most)
+        words, left_out = shown_part(with_images(item.result, item.images, looks.pictures), *most)
         tone = {"error": "bad", "answer": "text"}.get(item.state, "muted")
         block = _block(words, "label", inner, tone)
         block.at = QPointF(left + 12, y)
@@ -243,12 +243,6 @@ def _tool(row: Row, item: ToolCall, looks: Looks, shown: int) -> None:
         y += 28.0
     row.frame = QRectF(left, 2.0, width, y - 2.0)
     row.height = y + 8.0
-
-
-def _with_images(text: str, images: Sequence[ImageRef], looks: Looks) -> str:
-    if not images:
-        return text
-    return on_own_lines(text) if looks.pictures else with_marks(text, images)
 
 
 def _add_spots(

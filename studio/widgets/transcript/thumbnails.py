@@ -30,6 +30,13 @@ class Spot:
     rect: QRectF
 
 
+def with_images(text: str, images: Sequence[ImageRef], pictures: Pictures | None) -> str:
+    """Text with room for its images, or with marks in their place without `pictures`."""
+    if not images:
+        return text
+    return on_own_lines(text) if pictures else with_marks(text, images)
+
+
 def on_own_lines(text: str) -> str:
     """Text with each run of images on a line of its own."""
     lines = RUN.sub(lambda found: f"\n{IMAGE * found[1].count(IMAGE)}\n", text)
