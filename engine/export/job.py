@@ -225,6 +225,7 @@ class _Job:
             source.base.name,
             served_name(source.spec),
             source.spec.config.model.rank,
+            source.reads_images,
         )
         return ExportReport(
             run_id=source.spec.id,

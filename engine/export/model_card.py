@@ -44,6 +44,32 @@ tokenizer = AutoTokenizer.from_pretrained("PATH")
 `llama-server -m model.gguf --jinja`, or `ollama create {name} -f Modelfile`
 """,
 }
+IMAGE_USES: dict[ExportFormat, str] = {
+    "adapter": """\
+```python
+from peft import PeftModel
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+base = AutoModelForImageTextToText.from_pretrained("{base}", dtype="{proven_in}")
+model = PeftModel.from_pretrained(base, "PATH")
+processor = AutoProcessor.from_pretrained("{base}")
+```
+
+`vllm serve {base} --dtype {proven_in} --enable-lora --max-lora-rank {rank} \
+--lora-modules {name}=PATH`
+""",
+    "merged": """\
+```python
+from transformers import AutoModelForImageTextToText, AutoProcessor
+
+model = AutoModelForImageTextToText.from_pretrained("PATH", dtype="{proven_in}")
+processor = AutoProcessor.from_pretrained("PATH")
+```
+
+`vllm serve PATH --served-model-name {name} --dtype {proven_in}`
+""",
+}
+"""For models that read images, which are not exported as GGUF."""
 
 
 def served_name(spec: RunSpec) -> str:
@@ -77,7 +103,8 @@ def provenance(source: Source, kind: ExportFormat, dtype: ExportDtype, proven_in
 
 def model_card(source: Source, parity: ParityReport) -> str:
     spec, base = source.spec, source.base
-    use = USES[parity.format].format(
+    uses = IMAGE_USES if source.reads_images else USES
+    use = uses[parity.format].format(
         base=base.name,
         name=served_name(spec),
         rank=spec.config.model.rank,
@@ -100,9 +127,13 @@ def model_card(source: Source, parity: ParityReport) -> str:
     return "\n\n".join(section.strip() for section in sections if section) + "\n"
 
 
+def _task(source: Source) -> str:
+    return "image-text-to-text" if source.reads_images else "text-generation"
+
+
 def _front_matter(source: Source) -> str:
     base = source.base
-    lines = ["---", "library_name: transformers", "pipeline_tag: text-generation"]
+    lines = ["---", "library_name: transformers", f"pipeline_tag: {_task(source)}"]
     if base.is_hub_id:
         lines.append(f"base_model: {base.name}")
     if base.licence and " " not in base.licence:

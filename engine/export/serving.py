@@ -5,23 +5,35 @@ from pathlib import Path
 
 from engine.protocol.requests.exports import ExportFormat, ServeCommand
 
+READ_IMAGES = ("Atelier", "vLLM")
+"""Programs whose commands serve a model that reads images."""
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """Values that vLLM's --max-lora-rank accepts."""
 
 
 def commands_for(
-    folder: Path, kind: ExportFormat, proven_in: str, base: str, name: str, rank: int
+    folder: Path,
+    kind: ExportFormat,
+    proven_in: str,
+    base: str,
+    name: str,
+    rank: int,
+    images: bool = False,
 ) -> list[ServeCommand]:
     """Commands that serve an export in the precision in which it was verified (`proven_in`). `base`
     is a hub id or name, `name` the model name for the server, `rank` that of the adapter. Without
-    an explicit setting, other programs may choose a coarser precision."""
+    an explicit setting, other programs may choose a coarser precision. `images`: whether the model
+    reads images; only Atelier and vLLM are named then."""
     at, base, name = (shlex.quote(text) for text in (str(folder), base, name))
     ours = ServeCommand(tool="Atelier", command=f"atelier serve-model {at}")
-    if kind == "adapter":
-        return [ours, *_of_adapter(at, base, name, rank, proven_in)]
-    if kind == "merged":
-        return [ours, *_of_merged(at, name, proven_in)]
-    return _of_gguf(at, base, name, proven_in)
+    match kind:
+        case "adapter":
+            found = [ours, *_of_adapter(at, base, name, rank, proven_in)]
+        case "merged":
+            found = [ours, *_of_merged(at, name, proven_in)]
+        case _:
+            found = _of_gguf(at, base, name, proven_in)
+    return [one for one in found if not images or one.tool in READ_IMAGES]
 
 
 def vllm_note(proven_in: str) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from engine.models.architectures import reads_images
 from engine.models.file_checks import read_json, shape_counts
 from engine.models.registry import STARTERS, model_of, starter_called
 from engine.protocol.events.run import (
@@ -81,6 +82,11 @@ class Source:
     @property
     def adapter(self) -> Path:
         return self.folder / ADAPTER
+
+    @property
+    def reads_images(self) -> bool:
+        """Whether the base model reads images."""
+        return reads_images(read_json(self.base.folder / "config.json"))
 
     @property
     def most_new(self) -> int:

@@ -150,8 +150,8 @@ async def export_remote(
 
 
 def _ours(report: ExportReport, run: Path, request: ExportCheckpoint, target: Path) -> ExportReport:
-    """Report with the local folder. Commands are built here: the person runs them, so text from the
-    server is not used."""
+    """Report with the local folder. Commands are built here, for the programs that the server
+    named: the person runs them, so text from the server is not used."""
     spec = read_spec(run)
     commands = commands_for(
         target,
@@ -161,5 +161,7 @@ def _ours(report: ExportReport, run: Path, request: ExportCheckpoint, target: Pa
         served_name(spec),
         spec.config.model.rank,
     )
+    tools = {one.tool for one in report.commands}
+    commands = [one for one in commands if one.tool in tools]
     known = {"run_id": spec.id, "path": str(target), "commands": commands}
     return report.model_copy(update=known)

@@ -114,7 +114,8 @@ class ExportServer:
         write_merged(weights, factors, out, kind, shard_bytes, progress)
         companion_files.write_tokenizer(base, out)
         companion_files.write_config(base, out, dtype)
-        companion_files.write_modelfile(base, out, ".")
+        if not reads_images(read_json(base / "config.json")):
+            companion_files.write_modelfile(base, out, ".")
 
     def _build_gguf(self, base: Path, adapter: Path, out: Path, message: Answer) -> None:
         if reads_images(read_json(base / "config.json")):
