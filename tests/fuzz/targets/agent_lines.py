@@ -72,7 +72,7 @@ FINDINGS = Findings(
     syntax="hermes", shows_tools=True, parallel=True, reasoning_field="reasoning_content",
     reasons=True, keeps_reasoning="always", switch="enable_thinking", text_arguments=False,
     wants_description=True, developer=False, variables=["enable_thinking"],
-    images=True, tool_images=True,
+    images=True, tool_images=True, closing=[],
 )  # fmt: skip
 
 

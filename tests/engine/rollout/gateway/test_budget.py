@@ -211,7 +211,7 @@ def test_budget_of_a_request_counts_without_one_of_the_run(qwen: GatewayHarness)
 def test_completion_of_a_script_keeps_its_parts(closing: GatewayHarness, tmp_path: Path) -> None:
     store = Completions(tmp_path / "known.jsonl")
     chat = closing.policy.chat
-    closing.session.conversation = SharedConversation(chat, store, 0, 1.0, 1.0)
+    closing.session.conversation = SharedConversation(chat, None, store, 0, 1.0, 1.0)
     whole = closing.ask(logprobs=True, extra_body={"return_tokens_as_token_ids": True})
     logprobs = whole.choices[0].logprobs.content
     known = Completions(tmp_path / "known.jsonl").held

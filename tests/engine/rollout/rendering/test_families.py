@@ -363,7 +363,7 @@ def images_are_read(chat: ChatFormat, title: str) -> str:
         tokens = [*chat.encode("A square."), chat.stops[0]]
         sampled = [SampledToken(token, -0.5, []) for token in tokens]
         reply = await chat.parse(tokens, prompt.tokens, [])
-        message = conversation.record(prompt, [ask], sampled, reply)
+        message = conversation.record(prompt, [ask], [Part(sampled)], reply)
         more = {"role": "user", "content": [{"type": "image", "id": wide}, parts[1], parts[0]]}
         after = await conversation.prompt([ask, message, more], [], 100_000)
         counts = [(image.id, image.count) for image in after.images]
