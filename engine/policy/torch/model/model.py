@@ -74,7 +74,7 @@ class LoraModel:
         self.trained = load(spec, self.dtype, self.device)
         base = self.trained.get_base_model()
         self._transform = LogitTransform.of(base.config.get_text_config())
-        self.images = ImageTokens(base) if hasattr(base.model, "get_image_features") else None
+        self.images = ImageTokens(base) if hasattr(base, "get_image_features") else None
         """Images of requests; None if the model reads text only."""
         self._recomputed = _checkpointed_layers(base) if spec.recompute else []
         self.trained.eval()  # no dropout anywhere: sampler and trainer compute the same function
