@@ -91,6 +91,7 @@ def test_run_events_are_complete_and_in_order(
         "tokens/reasoning_mean",
         "malformed_calls",
         "capped_calls",
+        "reasoning_closed",
     }
     assert {m.key for m in METRICS if "*" not in m.key} - keys == metrics_of_other_runs
     adapter = json.loads(
