@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import os
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,7 @@ settings.register_profile(  # nothing is timed here
 settings.load_profile("any machine")
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every engine compiles itself anew
+sys.dont_write_bytecode = False  # and every worker all tests
 gc.disable()  # until the tests are collected, with all that they import
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # the workers share the cores already
