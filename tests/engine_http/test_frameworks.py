@@ -32,8 +32,8 @@ def prepare_project(project: Path, title: str) -> Path:
         (project / "requirements.txt").write_bytes(REQUIREMENTS.read_bytes())
         line = 'requirements = "requirements.txt"'
     toml = toml.replace("[agent]\n", f'[scenarios]\nvalidation = ""\n\n[agent]\n{line}\n')
-    toml = toml.replace("max_context = 200", "max_context = 400").replace("steps = 3", "steps = 2")
-    toml = toml.replace("max_tokens = 8", "max_tokens = 120")
+    toml = toml.replace("max_context = 200", "max_context = 800").replace("steps = 3", "steps = 2")
+    toml = toml.replace("max_tokens = 8", "max_tokens = 200")
     (project / "project.toml").write_text(toml)
     return project
 
@@ -48,7 +48,8 @@ def test_example_agent_trains_unchanged(
     assert isinstance(events[-1], RunFinished), events[-1]
     steps = [event for event in events if isinstance(event, StepFinished)]
     assert len(steps) == 2
-    assert max(step.metrics["logprob_gap/max"] for step in steps) <= 1e-4
+    gaps = [step.metrics["logprob_gap/max"] for step in steps if "loss" in step.metrics]
+    assert max(gaps) <= 1e-4
     page = engine.call(lambda client: client.trajectories(run.id, TrajectoryQuery()))
     assert page.total == 16
     whole = [

@@ -57,29 +57,36 @@ def run_agent(harness: GatewayHarness, project: Path, config: AgentConfig) -> Ag
     return asyncio.run(run())
 
 
+@pytest.fixture
+def roomy(harness: GatewayHarness) -> GatewayHarness:
+    """Gateway with room for the tools as frameworks write them, a token for each character."""
+    harness.session.max_context = 1000
+    return harness
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("title", FRAMEWORKS)
 def test_tool_call_and_answer_form_one_sequence(
-    harness: GatewayHarness, tmp_path: Path, python: str, title: str
+    roomy: GatewayHarness, tmp_path: Path, python: str, title: str
 ) -> None:
     (tmp_path / "agent.py").write_text(example(title))
-    script_replies(harness, CALL, ANSWER)
-    result = run_agent(harness, tmp_path, AgentConfig(python=python))
+    script_replies(roomy, CALL, ANSWER)
+    result = run_agent(roomy, tmp_path, AgentConfig(python=python))
     assert result.parts == {"rules": 1.0}, result.output
-    (branch,) = harness.session.conversation.branches()
-    encode = harness.policy.chat.encode
+    (branch,) = roomy.session.conversation.branches()
+    encode = roomy.policy.chat.encode
     completions = [branch.tokens[begin:end] for begin, end in branch.spans]
     assert completions == [[*encode(CALL), END], [*encode(ANSWER), END]]
-    first, second = harness.policy.asked
+    first, second = roomy.policy.asked
     assert second.tokens[: len(first.tokens) + len(completions[0])] == [
         *first.tokens,
         *completions[0],
     ]
     assert branch.tokens == [*second.tokens, *completions[1]]
-    roles = [message["role"] for message in harness.session.conversation.messages]
+    roles = [message["role"] for message in roomy.session.conversation.messages]
     assert roles == ["system", "user", "assistant", "tool", "assistant"]
-    assert harness.session.conversation.messages[3]["content"] == "in the garden"
-    assert harness.session.conversation.tools[0]["function"]["name"] == "look_up"
+    assert roomy.session.conversation.messages[3]["content"] == "in the garden"
+    assert roomy.session.conversation.tools[0]["function"]["name"] == "look_up"
 
 
 def test_agent_command_is_run_as_a_program(harness: GatewayHarness, tmp_path: Path) -> None:
