@@ -220,36 +220,6 @@ def _command_line(process: psutil.Process) -> str:
         return ""
 
 
-def test_close_ends_requests_that_wait_for_a_server(harness: VllmHarness) -> None:
-    """Last test of this server: it is killed, and the policy closed while another starts."""
-
-    async def work() -> None:
-        policy = harness.policy
-        sampler = policy._served
-        sampling = [
-            asyncio.create_task(complete(policy, seed=n, max_tokens=150, ignore_eos=True))
-            for n in range(4)
-        ]
-        await asyncio.sleep(1.5)
-        restart_count = len(harness.restarts)
-        for pid in sampler.pids:
-            if _computes(psutil.Process(pid)):
-                psutil.Process(pid).kill()
-        while len(harness.restarts) == restart_count:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(2.0)
-        starting = psutil.Process().children(recursive=True)
-        start = time.monotonic()
-        await sampler.close()
-        ends = await asyncio.gather(*sampling, return_exceptions=True)
-        assert [type(end) for end in ends] == [ChildDied] * 4, ends
-        assert time.monotonic() - start < 10
-        remaining = [p for p in starting if "vllm" in _command_line(p)]
-        assert not remaining
-
-    harness.run(work())
-
-
 def test_grammars_constrain_and_are_trained_as_they_were_sampled(harness: VllmHarness) -> None:
     schema = {"type": "object", "properties": {"answer": {"enum": ["yes", "no"]}}}
     grammars = [regex("(yes|no|maybe)!{0,3}"), json_schema(schema | {"required": ["answer"]}), None]
@@ -302,5 +272,35 @@ def test_server_that_dies_in_a_constrained_completion_ends_it(harness: VllmHarne
             async for _ in stream:
                 pass
         assert await complete(policy, grammar=regex("ab"))
+
+    harness.run(work())
+
+
+def test_close_ends_requests_that_wait_for_a_server(harness: VllmHarness) -> None:
+    """Last test of this server: it is killed, and the policy closed while another starts."""
+
+    async def work() -> None:
+        policy = harness.policy
+        sampler = policy._served
+        sampling = [
+            asyncio.create_task(complete(policy, seed=n, max_tokens=150, ignore_eos=True))
+            for n in range(4)
+        ]
+        await asyncio.sleep(1.5)
+        restart_count = len(harness.restarts)
+        for pid in sampler.pids:
+            if _computes(psutil.Process(pid)):
+                psutil.Process(pid).kill()
+        while len(harness.restarts) == restart_count:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(2.0)
+        starting = psutil.Process().children(recursive=True)
+        start = time.monotonic()
+        await sampler.close()
+        ends = await asyncio.gather(*sampling, return_exceptions=True)
+        assert [type(end) for end in ends] == [ChildDied] * 4, ends
+        assert time.monotonic() - start < 10
+        remaining = [p for p in starting if "vllm" in _command_line(p)]
+        assert not remaining
 
     harness.run(work())
