@@ -41,17 +41,20 @@ from tests.support.processes import is_alive
 
 BODY = """
 import asyncio, os, sys, time, threading, subprocess
-import openai
+import httpx
 calls = 0
 async def rollout(scenario, model):
     global calls
     calls += 1
     mine = calls
-    address = dict(base_url=model.base_url, api_key=model.api_key)
-    async with openai.AsyncOpenAI(**address, max_retries=0) as client:
-        answer = await client.chat.completions.create(
-            model=model.name, messages=[{{"role": "user", "content": scenario["q"]}}])
-    reply = answer.choices[0].message.content or ""
+    question = {{"role": "user", "content": scenario["q"]}}
+    async with httpx.AsyncClient(timeout=60, verify=False) as client:
+        answer = await client.post(
+            model.base_url + "/chat/completions",
+            headers={{"Authorization": f"Bearer {{model.api_key}}"}},
+            json={{"model": model.name, "messages": [question]}},
+        )
+    reply = answer.raise_for_status().json()["choices"][0]["message"]["content"] or ""
     if scenario["id"] == "s1":
         {fault}
     return {{"reward": sum(c.isalpha() for c in reply) / 8}}
