@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Annotated
+from urllib.parse import quote
 
 from pydantic import Field, TypeAdapter
 
@@ -133,7 +134,7 @@ class RunCalls(Transport):
 
     async def image(self, run_id: str, image: str) -> bytes:
         """File of an image in the messages of a run, by its id: PNG, JPEG, WebP or GIF."""
-        return (await self._send("GET", f"/runs/{run_id}/images/{image}")).content
+        return (await self._send("GET", f"/runs/{run_id}/images/{quote(image, safe='')}")).content
 
     async def log(self, run_id: str) -> str:
         """End of the run's log, with output of engine, policy and agents."""

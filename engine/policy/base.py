@@ -27,6 +27,9 @@ GRAMMAR_ERRORS = "grammar."
 """Beginning of the codes of problems with the grammar of one request."""
 
 
+MOST_IMAGES = 100
+"""Maximum number of images in a request."""
+
 IMAGE_ERRORS = "images."
 """Beginning of the codes of problems with the images of one request."""
 

@@ -81,15 +81,20 @@ class PolicyServer:
                 self._handle(busy_message)
 
     def _sample(self) -> None:
-        """Run one decode step; on out-of-memory every active request receives the error."""
+        """Run one decode step. Every active request receives the error of a step that runs out of
+        memory, or whose images cannot be read any more."""
         try:
             self._sampler.step()
         except (torch.OutOfMemoryError, MemoryError) as error:
-            problem = _out_of_memory("sampling", error).model_dump()
-            for number in self._sampler.numbers:
-                self._sampler.cancel(number)
-                self._send(number, "error", problem)
+            self._end_all(_out_of_memory("sampling", error))
+        except PolicyError as error:
+            self._end_all(error.problem)
         self._flush()
+
+    def _end_all(self, problem: Problem) -> None:
+        for number in self._sampler.numbers:
+            self._sampler.cancel(number)
+            self._send(number, "error", problem.model_dump())
 
     def _next(self, block: bool, wait_s: float = 0.0) -> dict[str, Any] | None:
         try:

@@ -21,7 +21,7 @@ import psutil
 
 from engine.environments import python_of
 from engine.launcher.local import runtime_dir
-from engine.policy.base import Value
+from engine.policy.base import MOST_IMAGES, Value
 from engine.protocol.problems import PolicyError, Problem
 from engine.runtime.child import end_processes
 from engine.runtime.variables import allowed_environment
@@ -31,8 +31,6 @@ MODULE = "vllm.entrypoints.openai.api_server"
 BASE = "base"
 """Name of the base model at the server."""
 MOST_TOP = 20
-MOST_IMAGES = 64
-"""Maximum number of images in a request."""
 STREAM_INTERVAL = 8
 """Number of tokens per streamed message."""
 LOG_CHARS = 6000

@@ -9,12 +9,11 @@ import binascii
 import re
 from typing import Any
 
+from engine.policy.base import MOST_IMAGES
 from engine.protocol.problems import RolloutError
 from engine.rollout.gateway.sessions import RemoteSession, Session
 from engine.storage.run_folder.images import MOST_BYTES
 
-MOST_IMAGES = 100
-"""Largest number of images in a request."""
 DATA_URL = re.compile(r"data:[\w/.+-]*;base64,", re.ASCII)
 TEXT = ("text", "refusal")
 NOT_READ = "the model reads text only, and no image, audio or file"

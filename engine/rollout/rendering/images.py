@@ -72,7 +72,7 @@ class Vision:
         self.token: int = token
         """Id of the placeholder token."""
         self.placeholder = known[token]
-        """Its text."""
+        """Text of the placeholder token."""
         self.digest = hashlib.sha256(b"\0".join(map(Path.read_bytes, found))).hexdigest()[:16]
         """Hash of the image processor's settings."""
         self._client = _ImageClient(folder.name, {"op": "load_images", "folder": str(folder)})

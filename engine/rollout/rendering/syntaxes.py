@@ -7,8 +7,10 @@ Families whose tool calls stand between tokens of their own are parsed by the li
 Used in the renderer process alone.
 """
 
+import importlib.util
 import json
 import re
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Protocol
@@ -131,6 +133,7 @@ class Syntaxes:
         if name == HARMONY:
             ids = {k: self._tokenizer.token_to_id(v) or 0 for k, v in HARMONY_TOKENS.items()}
             return partial(self._harmony, ids)
+        _open_library()
         from renderers.base import create_renderer
         from renderers.configs import config_from_name
 
@@ -157,6 +160,7 @@ class Syntaxes:
     def _harmony(
         self, ids: dict[str, int], tokens: list[int], prompt: list[int], tools: list[Any]
     ) -> Reply:
+        _open_library()
         from renderers.parsing import parse_gpt_oss
 
         start = next((n for n in reversed(range(len(prompt))) if prompt[n] == ids["start_id"]), 0)
@@ -319,3 +323,14 @@ def _as_json(arguments: Any) -> str:
     if isinstance(arguments, str):
         return arguments
     return json.dumps({} if arguments is None else arguments, ensure_ascii=False)
+
+
+def _open_library() -> None:
+    """Make the modules of `renderers` importable without its `__init__`, which imports the openai
+    client: most of a second of CPU time for every renderer process."""
+    if "renderers" not in sys.modules:
+        found = importlib.util.find_spec("renderers")
+        if found is None:
+            raise ModuleNotFoundError("No module named 'renderers'", name="renderers")
+        found.loader = None  # a package of its folder alone
+        sys.modules["renderers"] = importlib.util.module_from_spec(found)

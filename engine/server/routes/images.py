@@ -1,6 +1,7 @@
 """Route of the images in the messages of a run."""
 
 import asyncio
+import contextlib
 from pathlib import Path
 
 from starlette.requests import Request
@@ -9,7 +10,7 @@ from starlette.responses import Response
 from engine.protocol.problems import StoreError
 from engine.server.bodies import Routes
 from engine.server.composition import Services
-from engine.storage.run_folder.images import ImageStore, media_type
+from engine.storage.run_folder.images import ID, ImageStore, media_type
 
 HEADERS = {
     "cache-control": "private, max-age=31536000, immutable",
@@ -41,7 +42,8 @@ class ImageRoutes:
     async def _fetched(self, store: ImageStore, run: str, image: str) -> Path:
         """Image of a mirrored run, from its server. Raises the StoreError of `find` otherwise."""
         host = await asyncio.to_thread(self._hosts.owner, self._library.folder(run))
-        if host is not None and host.tunnel.state == "connected":
+        if ID.fullmatch(image) and host is not None and host.tunnel.state == "connected":
             content = await host.tunnel.client.image(run, image)
-            await asyncio.to_thread(store.add, content, image)
+            with contextlib.suppress(ValueError):  # no image: `find` says that there is none
+                await asyncio.to_thread(store.add, content, image)
         return await asyncio.to_thread(store.find, image)

@@ -13,7 +13,9 @@ MOST_PIXELS = 50_000_000
 """Largest number of pixels of an image that is shown."""
 THUMBNAIL = QSize(960, 480)
 """Largest thumbnail in pixels: twice its size on screen, for screens with a high resolution."""
-MOST_KEPT = 64
+MOST_BYTES = 192 * 2**20
+"""Bytes of all thumbnails that are kept: more than fill a large screen, so that those in view
+stay."""
 FORMATS = ("png", "jpeg", "webp", "gif")
 
 
@@ -51,7 +53,7 @@ class Pictures(QObject):
         self._known: OrderedDict[str, Picture] = OrderedDict()
 
     def picture(self, image: str) -> Picture:
-        """What is known of an image; one that is not is requested."""
+        """Image as it is known; an unknown one is requested."""
         found = self._known.get(image)
         if found is None:
             found = self._known[image] = Picture()
@@ -73,10 +75,17 @@ class Pictures(QObject):
 
     def _set(self, image: str, picture: Picture) -> None:
         self._known[image] = picture
-        for name in list(self._known)[: max(0, len(self._known) - MOST_KEPT)]:
-            if self._known[name].thumbnail is not None:
+        taken = sum(map(_bytes, self._known.values()))
+        for name, known in list(self._known.items()):
+            if taken > MOST_BYTES and known.thumbnail is not None and name != image:
+                taken -= _bytes(known)
                 del self._known[name]
         self.changed.emit()
+
+
+def _bytes(picture: Picture) -> int:
+    shown = picture.thumbnail
+    return 4 * shown.width() * shown.height() if shown is not None else 0
 
 
 def decode(content: bytes, most: QSize) -> Decoded:

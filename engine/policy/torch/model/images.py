@@ -13,16 +13,15 @@ T tokens, N outputs of the vision model for one image, H hidden size, L layers t
 outputs are added (DeepStack, 2406.04334).
 """
 
+import math
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -42,17 +41,25 @@ class Seen:
     """Token id of its first output."""
     grid: tuple[int, int, int]
     """Frames, rows and columns of its patches."""
-    places_3N: Tensor
-    """Positions of its outputs relative to the first: time, row, column."""
-    shift: int
-    """By how much it shifts the positions behind it; negative, as it has fewer rows and columns
-    than outputs."""
+    outputs: tuple[int, int, int]
+    """Frames, rows and columns of its outputs."""
     pixels: Callable[[], Tensor]
     """Function that returns its pixels [P, D]."""
 
     @property
     def count(self) -> int:
-        return self.places_3N.shape[1]
+        return math.prod(self.outputs)
+
+    @property
+    def shift(self) -> int:
+        """Shift of the positions behind it; negative, as it has fewer rows and columns than
+        outputs."""
+        return max(self.outputs[1:]) - self.count
+
+    def places(self) -> Tensor:
+        """Positions [3, N] of its outputs relative to the first: time, row, column."""
+        lines = [torch.arange(length) for length in self.outputs]
+        return torch.stack(torch.meshgrid(*lines, indexing="ij")).reshape(3, -1)
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ class ImageTokens:
         for run in self._runs(tokens):
             seen, end = self._seen[run.image], run.index + run.count
             before = start + run.index - run.offset + shift
-            places_3N = seen.places_3N[:, run.offset : run.offset + run.count]
+            places_3N = seen.places()[:, run.offset : run.offset + run.count]
             found[:, run.index : end] = before + places_3N
             if run.offset + run.count == seen.count:
                 shift += seen.shift
@@ -139,17 +146,12 @@ class ImageTokens:
         """Give token ids to an image with this id (name). `grid`: frames, rows and columns of
         patches; `pixels`: function that returns the pixels [P, D] of its patches."""
         frames, rows, columns = grid
-        rows, columns = rows // self._merge, columns // self._merge
-        lines = torch.meshgrid(
-            torch.arange(frames), torch.arange(rows), torch.arange(columns), indexing="ij"
-        )
-        places_3N = torch.stack(lines).reshape(3, -1)
         first = self._above
         if self._ids:
             last = self._seen[self._ids[-1]]
             first = last.first + last.count
-        shift = max(rows, columns) - places_3N.shape[1]
-        seen = Seen(first, grid, places_3N, shift, pixels)
+        outputs = (frames, rows // self._merge, columns // self._merge)
+        seen = Seen(first, grid, outputs, pixels)
         self._seen[image] = seen
         self._firsts.append(first)
         self._ids.append(image)
@@ -186,14 +188,15 @@ class ImageTokens:
         return outputs
 
     def _read(self, image: ImageInput) -> Seen:
-        def stored() -> dict[str, Tensor]:
+        def stored(name: str) -> Tensor:
             try:
-                return load_file(Path(image.file))
+                with safe_open(image.file, "pt") as file:
+                    return file.get_tensor(name)  # type: ignore[no-any-return]
             except (OSError, SafetensorError) as error:
                 raise _unreadable(image, str(error)) from error
 
-        frames, rows, columns = stored()["grid"].tolist()
-        return self.add(image.id, (frames, rows, columns), lambda: stored()["pixels"])
+        frames, rows, columns = stored("grid").tolist()
+        return self.add(image.id, (frames, rows, columns), lambda: stored("pixels"))
 
 
 def _bytes(tensor: Tensor) -> int:

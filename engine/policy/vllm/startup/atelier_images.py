@@ -19,8 +19,8 @@ from vllm.model_executor.models.qwen2_vl import _create_qwen2vl_field_factory
 from vllm.multimodal.inputs import MultiModalKwargsItems
 
 PATH = "/inference/v1/generate"
-KEPT = 64
-"""Number of encoded images that are kept."""
+KEPT = 16
+"""Number of encoded images that are kept; one takes up to some 30 MB."""
 
 
 class Images:

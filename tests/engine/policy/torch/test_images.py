@@ -1,5 +1,6 @@
 """Models that read images: sampler, trainer and gradients equal plain transformers and PEFT."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,20 @@ from transformers import AutoModelForImageTextToText
 
 from engine.models.architectures import architecture_problem
 from engine.models.file_checks import read_json
-from engine.policy.base import ImageInput, SampledToken, SampleRequest, TrainBatch, TrainItem
+from engine.policy.base import (
+    ImageInput,
+    PolicySpec,
+    SampledToken,
+    SampleRequest,
+    TrainBatch,
+    TrainItem,
+)
 from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.sampling.sampler import AloneSampler, Sampler
 from engine.policy.torch.training.trainer import forward_backward
-from engine.protocol.problems import PolicyError
+from engine.policy.worker import TorchPolicy
+from engine.protocol.config.project import ModelConfig
+from engine.protocol.problems import PolicyError, RolloutError
 from tests.engine.policy.conftest import load
 from tests.engine.policy.torch.test_architectures import loaded
 from tests.support.seeing import KINDS, PLACEHOLDER, image_input, save_model
@@ -176,3 +186,27 @@ def test_missing_and_unfit_images_are_refused(tmp_path: Path) -> None:
     longer = images[0].model_copy(update={"count": images[0].count + 1})
     with pytest.raises(PolicyError, match="6 tokens in place of 7"):
         model.with_images(request.model_copy(update={"images": [longer]}))
+
+
+def test_missing_image_ends_its_request_alone(tmp_path: Path) -> None:
+    folder = save_model("qwen2_5_vl", tmp_path / "model")
+    tokens, images = prompt(tmp_path / "images", [7, 8], 0, [9, 10])
+    request = SampleRequest(tokens=tokens, images=images, max_tokens=3, seed=0)
+
+    async def job() -> None:
+        policy = await TorchPolicy.start(tmp_path / "run.log", "tiny")
+        try:
+            model = ModelConfig(name="tiny", dtype="float32", rank=4, max_context=256)
+            spec = PolicySpec(model_path=str(folder), model=model, seed=1, batch_tokens=512)
+            assert (await policy.load(spec)).reads_images
+            other = image_input(tmp_path / "images", 5, 2, (1, 4, 6))
+            Path(other.file).unlink()
+            gone = request.model_copy(update={"images": [other]})
+            with pytest.raises(RolloutError, match="cannot be given to the model"):
+                _ = [part async for part in policy.sample(gone)]
+            sampled = [token async for part in policy.sample(request) for token in part]
+            assert len(sampled) == 3
+        finally:
+            await policy.close()
+
+    asyncio.run(job())

@@ -1,4 +1,4 @@
-"""Policy process running out of memory while sampling: reported to all requests, and survived."""
+"""Errors while sampling are reported to the requests, and the policy process survives them."""
 
 import json
 import socket
@@ -12,6 +12,7 @@ from engine.policy.base import PolicySpec, SampleRequest
 from engine.policy.torch.serve import PolicyServer
 from engine.protocol.config.project import ModelConfig
 from tests.engine.policy.torch.grammars import regex
+from tests.support.seeing import PLACEHOLDER, image_input, save_model
 
 
 def test_out_of_memory_while_sampling_is_reported_and_survived(
@@ -69,3 +70,27 @@ def test_grammar_that_fails_is_reported_to_its_request(tiny_model: Path) -> None
         assert codes == {9: "grammar.too_long", 8: "grammar.invalid"}
         assert {"id": 7, "ok": {"finish": "stop"}} in found
         assert found[-1] == {"id": 10, "ok": {"ends": [2]}}
+
+
+def test_vanished_image_is_reported_and_survived(tmp_path: Path) -> None:
+    folder = save_model("qwen2_5_vl", tmp_path / "model")
+    image = image_input(tmp_path / "images", 1, 1, (1, 4, 6))
+    tokens = [5, *[PLACEHOLDER] * image.count, 6]
+    client_end, server_end = socket.socketpair()
+    with client_end, server_end, client_end.makefile("rb") as answers:
+        server = PolicyServer(server_end)
+        model = ModelConfig(dtype="float32", rank=4, max_context=256)
+        spec = PolicySpec(model_path=str(folder), model=model, seed=3, batch_tokens=64)
+        server._op_load(1, {"spec": spec.model_dump()})
+        request = SampleRequest(tokens=tokens, images=[image], max_tokens=2, seed=1)
+        server._op_sample(7, {"request": request.model_dump()})
+        Path(image.file).unlink()
+        server._sample()
+        assert json.loads(answers.readline())["error"]["code"] == "images.unreadable"
+        assert not server._sampler.busy
+        image_input(tmp_path / "images", 1, 1, (1, 4, 6))
+        server._op_sample(8, {"request": request.model_dump()})
+        while server._sampler.busy:
+            server._sample()
+        last = [json.loads(answers.readline()) for _ in range(3)]
+        assert last[-1] == {"id": 8, "ok": {"finish": "length"}}

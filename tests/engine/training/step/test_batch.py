@@ -69,7 +69,8 @@ def test_every_token_gets_the_advantage_of_its_trajectory() -> None:
 
 
 def test_answer_with_closed_reasoning_is_one_turn() -> None:
-    """Its two spans share a turn reward and an anchor; forced tokens are not trained."""
+    """The two spans of an answer share a turn reward and an anchor; forced tokens are not
+    trained."""
     closed = Branch(
         tokens=list(range(14)),
         spans=[(2, 4), (6, 8), (9, 12)],

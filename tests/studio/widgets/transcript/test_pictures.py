@@ -152,3 +152,22 @@ def test_thumbnails_are_requested_in_view_and_opened_by_keys(
     transcript.focus_row(10)
     qtbot.waitUntil(lambda: asked == ["a", "b", "c"])
     qtbot.waitUntil(lambda: [b.accessibleName() for b in shown(transcript)] == ["Image 3"])
+
+
+def test_many_small_images_stay_and_large_ones_give_way(
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted: list[str] = []
+    pictures = Pictures()
+    pictures.wanted.connect(wanted.append)
+    icon, photo = decode(picture(16, 16), THUMBNAIL), decode(picture(960, 480), THUMBNAIL)
+    for number in range(200):
+        pictures.set_image(f"icon {number}", icon)
+    assert all(pictures.picture(f"icon {n}").thumbnail is not None for n in range(200))
+    assert not wanted
+    monkeypatch.setattr("studio.widgets.transcript.pictures.MOST_BYTES", 3 * 960 * 480 * 4)
+    for number in range(4):
+        pictures.set_image(f"photo {number}", photo)
+    assert pictures.picture("photo 3").thumbnail is not None
+    assert pictures.picture("photo 0").thumbnail is None
+    assert wanted == ["photo 0"]
