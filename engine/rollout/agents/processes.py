@@ -225,6 +225,9 @@ class AgentPool:
                 await child.close()
                 if not (chances and child.process.returncode == -signal.SIGKILL):
                     raise ConfigError(_load_problem(error.problem, self.log)) from error
+            except asyncio.CancelledError:
+                await asyncio.shield(child.kill())
+                raise
         raise AssertionError("the last chance ends in one way or the other")
 
     async def _start(self) -> Child:

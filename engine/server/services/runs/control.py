@@ -11,7 +11,7 @@ from engine.judge.ruler import check_fit
 from engine.protocol.events.checkpoints import CheckpointBranched
 from engine.protocol.events.run import PauseRequested, RubricChanged, RunContinued, RunExtended
 from engine.protocol.problems import Refused, StoreError
-from engine.protocol.records.runs import RunSpec, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunSummary
 from engine.protocol.requests.runs import Command, StartEvaluation, StartRun
 from engine.server.bodies import path_of
 from engine.server.services.credentials import Credentials
@@ -75,6 +75,9 @@ class RunControl:
         not allow it."""
         await self._lifecycle.settle()
         active = self._lifecycle.active.get(run_id)
+        if active is None and self._lifecycle.summary(run_id).state in ACTIVE_STATES:
+            async with self._lifecycle.starting:  # it is about to begin, or was interrupted
+                active = self._lifecycle.active.get(run_id)
         if command.action in ("resume", "extend"):
             return await self._resume(run_id, command, active)
         if active and command.action == "continue":
@@ -165,9 +168,7 @@ async def _order(active: ActiveRun, command: Command) -> None:
         case "keep":
             orders.keep = True
         case "stop_now":
-            active.stopping = True
-            active.task.cancel("You stopped the run.")
-            await asyncio.wait([active.task])
+            await active.stop("You stopped the run.")
 
 
 async def _change_rubric(run: Run, source: str) -> None:

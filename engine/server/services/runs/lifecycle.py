@@ -75,8 +75,7 @@ class RunLifecycle:
             run.close()
             raise
         run.orders.holds = set(holds)
-        task = asyncio.create_task(self._work(run), name=f"run {spec.name}")
-        self.active[spec.id] = ActiveRun(run, task)
+        self.active[spec.id] = ActiveRun(run, self._work(run))
         self._tracking.begin(folder, spec)
         return self.summary(spec.id)
 
@@ -170,11 +169,7 @@ class RunLifecycle:
         """End all runs, which can be resumed, and refuse new ones. Acknowledged data is stored."""
         self._closed = True
         await self.settle()
-        tasks = [active.task for active in self.active.values()]
-        for task in tasks:
-            task.cancel(self.stop_reason)
-        if tasks:
-            await asyncio.wait(tasks)
+        await asyncio.gather(*(one.stop(self.stop_reason) for one in self.active.values()))
 
     async def close_open_runs(self) -> None:
         await self._open.close()

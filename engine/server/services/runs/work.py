@@ -2,6 +2,8 @@
 
 import asyncio
 import traceback
+from collections.abc import Coroutine
+from typing import Any
 
 from engine.hardware.devices import cards_of
 from engine.hardware.machine import free_disk, step_disk_need
@@ -26,11 +28,26 @@ STOPPED = "The engine was stopped."
 
 
 class ActiveRun:
-    def __init__(self, run: Run, task: "asyncio.Task[None]") -> None:
+    """Run with the task that works on it."""
+
+    def __init__(self, run: Run, working: Coroutine[Any, Any, None]) -> None:
         self.run = run
         self.labels = LabelService(run)
-        self.task = task
         self.stopping = False
+        self._begun = asyncio.Event()
+        self.task = asyncio.create_task(self._begin(working), name=f"run {run.spec.name}")
+
+    async def _begin(self, working: Coroutine[Any, Any, None]) -> None:
+        self._begun.set()
+        await working
+
+    async def stop(self, reason: str) -> None:
+        """Cancel the task for this reason, once, and wait until it has ended."""
+        if not self.stopping:
+            self.stopping = True
+            await self._begun.wait()  # a task cancelled before its first step cleans nothing up
+            self.task.cancel(reason)
+        await asyncio.wait([self.task])
 
 
 class ActiveRuns(dict[str, ActiveRun]):

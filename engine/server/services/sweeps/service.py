@@ -185,9 +185,7 @@ class SweepService:
                 if state == "paused":
                     active.run.orders.stop(PAUSED.format(record.name))
                 else:
-                    active.stopping = True
-                    active.task.cancel(f"Sweep {record.name} was stopped.")
-                    await asyncio.wait([active.task])
+                    await active.stop(f"Sweep {record.name} was stopped.")
 
     async def _resume(self, folder: Path, record: SweepRecord, request: ActOnSweep) -> None:
         if record.state == "finished":
