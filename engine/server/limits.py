@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.protocol.problems import Problem
+from engine.rollout.gateway import anthropic
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.gateway.sessions import RequestLimits
 
@@ -61,7 +62,7 @@ def too_long(most: int) -> Problem:
 async def answer_too_long(request: Request, error: BodyTooLong) -> Response:
     """Exception handler for a body that exceeded its limit while a route read it."""
     headers = {"connection": "close", "content-type": "application/json"}
-    return Response(_body(request.scope, too_long(error.most)), 413, headers)
+    return Response(_body(request.scope, 413, too_long(error.most)), 413, headers)
 
 
 async def answer_gone(request: Request, error: ClientDisconnect) -> Response:
@@ -186,9 +187,10 @@ async def refuse(
     problem: Problem | None,
     headers: tuple[tuple[bytes, bytes], ...] = (),
 ) -> None:
-    """Respond with an error without calling the routes: in OpenAI's form at the gateway, with an
-    empty body if `problem` is None. A connection whose request has a body is then closed."""
-    body = _body(scope, problem)
+    """Respond with an error without calling the routes: at the gateway in the form of OpenAI or
+    Anthropic, with an empty body if `problem` is None. A connection whose request has a body is
+    then closed."""
+    body = _body(scope, status, problem)
     kept = [
         (b"content-length", str(len(body)).encode()),
         (b"x-content-type-options", b"nosniff"),
@@ -205,9 +207,11 @@ async def refuse(
         await send({"type": "http.response.body", "body": b""})
 
 
-def _body(scope: Scope, problem: Problem | None) -> bytes:
+def _body(scope: Scope, status: int, problem: Problem | None) -> bytes:
     if problem is None:
         return b""
+    if scope["path"].startswith("/v1/messages"):
+        return json.dumps(anthropic.error_value(status, str(problem))).encode()
     if scope["path"].startswith("/v1/"):
         error = {"message": str(problem), "type": problem.code, "code": problem.code}
         return json.dumps({"error": error}).encode()

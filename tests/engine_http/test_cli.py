@@ -83,6 +83,7 @@ def test_closed_pipe_ends_with_code_141(project: Path, workspace: Path) -> None:
 def test_train_prints_summary(engine: Engine, project: Path) -> None:
     done = run("train", str(project), "--steps", "1", "--seed", "3", workspace=engine.workspace)
     assert "step   1 of 1  reward" in done.stdout
+    assert "Chat format: " in done.stdout
     assert "validation" in done.stdout
     assert str(project / "runs") in done.stdout
     assert done.returncode == 0

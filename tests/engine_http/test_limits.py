@@ -135,6 +135,10 @@ def test_every_route_has_a_size_limit(
         assert (status, answer["error"]["code"]) == (413, "request.too_long")
         status, answer = send(engine, key, "POST", path, blocks(3))  # counted while received
         assert (status, answer["error"]["code"]) == (413, "request.too_long")
+    for body in ({"headers": declared}, {}):
+        status, answer = send(engine, key, "POST", "/v1/messages", blocks(3), **body)
+        assert (status, answer["type"]) == (413, "error")  # the form of Anthropic
+        assert answer["error"]["type"] == "request_too_large"
     status, answer = send(engine, engine.token, "POST", "/runs", blocks(3))
     assert (status, answer["code"]) == (413, "request.too_long")
 
@@ -208,6 +212,8 @@ def test_open_requests_per_key_are_limited(
             one = stack.enter_context(socket.create_connection(("127.0.0.1", engine.port)))
             one.sendall(head)
         until(lambda: send(engine, key, "POST", "/v1/chat/completions", b"{}")[0] == 429)
+        status, answer = send(engine, key, "POST", "/v1/messages", b"{}")
+        assert (status, answer["error"]["type"]) == (429, "rate_limit_error")
     until(lambda: send(engine, key, "POST", "/v1/chat/completions", b"{}")[0] == 400)
 
 

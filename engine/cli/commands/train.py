@@ -86,7 +86,8 @@ async def begin(
     kind: TrainingKind,
 ) -> RunSummary:
     """Start a run of this kind with the options in `arguments`, and with `overrides` (dotted key →
-    value) of settings; with `--resume`, resume that run instead."""
+    value) of settings, and print the checks of its model; with `--resume`, resume that run
+    instead."""
     if arguments.resume:
         return await resume(client, project, arguments.resume, getattr(arguments, "steps", None))
     if arguments.host:
@@ -102,7 +103,18 @@ async def begin(
         lend_keys=arguments.lend_keys,
         key=os.urandom(8).hex(),
     )
-    return await client.start_run(request)
+    summary = await client.start_run(request)
+    if not arguments.json:
+        await _say_model_checks(client, project, overrides)
+    return summary
+
+
+async def _say_model_checks(client: EngineClient, project: Path, overrides: dict[str, Any]) -> None:
+    """Print what Setup says about the project's model: its chat format and its adapter. Prints
+    nothing if the model is not on the engine's machine."""
+    for check in await client.model_checks(str(project), overrides):
+        mark = "" if check.state == "good" else "! "
+        say(f"  {mark}{check.name}: {check.words} {check.hint}".rstrip())
 
 
 async def resume(

@@ -34,7 +34,11 @@ STOP_REASONS = {
     "content_filter": "refusal",
 }  # fmt: skip
 """Anthropic's stop_reason by OpenAI's finish_reason; a provider may send others."""
-ERRORS = {400: "invalid_request_error", 401: "authentication_error", 500: "api_error"}
+ERRORS = {
+    400: "invalid_request_error", 401: "authentication_error", 403: "permission_error",
+    404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 500: "api_error",
+}  # fmt: skip
+"""Anthropic's error type by status."""
 MOST_BLOCKS = 10_000
 SIGNATURE = "YXRlbGllcg=="
 """Signature of thinking blocks: clients leave out those without one when they send a conversation
@@ -382,5 +386,10 @@ def error_event(message: str) -> str:
 
 def error_body(status: int, message: str) -> JSONResponse:
     """Error in Anthropic's form."""
+    return JSONResponse(error_value(status, message), status)
+
+
+def error_value(status: int, message: str) -> dict[str, Any]:
+    """Body of an error in Anthropic's form, before it is written as JSON."""
     kind = ERRORS.get(status, "api_error")
-    return JSONResponse({"type": "error", "error": {"type": kind, "message": message}}, status)
+    return {"type": "error", "error": {"type": kind, "message": message}}
