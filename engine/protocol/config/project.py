@@ -117,6 +117,22 @@ class AgentConfig(Section):
     """Maximum model calls (turns) per rollout."""
     max_output_bytes: Annotated[int, Field(ge=1024)] = 1_000_000
     """Maximum bytes that one rollout may print or return."""
+    sandbox: Literal["none", "process"] = "none"
+    """Isolation of a rollout: none, with your rights, or a process in a sandbox of its own
+    (Linux), which sees system folders, the project without its scoring, and a scratch folder, and
+    reaches the model alone."""
+    allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=300)], ...] = ()
+    """Hosts that a sandboxed agent may reach by HTTPS besides the model, such as pypi.org,
+    *.example.com or localhost:8000."""
+    memory_mb: Annotated[int, Field(ge=16, le=1_000_000)] = 4096
+    """Maximum memory of one sandboxed rollout, in MB over all its processes."""
+    disk_mb: Annotated[int, Field(ge=1, le=1_000_000)] = 512
+    """Size of the scratch folder of a sandboxed rollout, in MB; it is kept in memory."""
+    processes: Annotated[int, Field(ge=1, le=100_000)] = 256
+    """Maximum processes and threads of one sandboxed rollout at a time."""
+    cpu_s: Annotated[float | None, Field(gt=0, le=1e6)] = None
+    """Maximum processor time of one sandboxed rollout, in seconds over all its processes; empty
+    for no limit besides the timeout."""
 
     @model_validator(mode="after")
     def _check_interpreter(self) -> "AgentConfig":

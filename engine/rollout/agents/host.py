@@ -9,21 +9,20 @@ processes. Output of a rollout is captured, limited in size, and sent with its r
 
 import asyncio
 import contextvars
-import gc
 import importlib.util
-import inspect
 import io
 import json
 import os
-import shlex
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
-import traceback
 from concurrent.futures import ThreadPoolExecutor
 
-from host_results import Failure, last_line, number, read_result
+from host_agent import AgentCode
+from host_results import Failure
 
 LIFE = os.path.join(
     os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))),
@@ -34,16 +33,6 @@ LIFE = os.path.join(
 READ_S = 3600.0  # an engine that has not read for that long never will
 
 printed = contextvars.ContextVar("printed", default=None)
-
-
-class Model:
-    """Second argument of the user's `rollout(scenario, model)`: base URL, API key and name of the
-    model's endpoint."""
-
-    def __init__(self, base_url, api_key, name):
-        self.base_url = base_url
-        self.api_key = api_key
-        self.name = name
 
 
 class Capture(io.TextIOBase):
@@ -71,17 +60,11 @@ class Capture(io.TextIOBase):
 
 
 class Host:
-    def __init__(self, project, file, command, limit, line):
-        self.project = project
-        self.file = file
-        self.command = command
-        self.limit = limit
+    def __init__(self, code, line):
+        self.code = code
         self.line = line
         self.send_lock = threading.Lock()
         self.running = {}
-        self.groups = set()
-        self.agent = None
-        self.rewards = None
 
     async def serve(self):
         loop = asyncio.get_running_loop()
@@ -107,7 +90,7 @@ class Host:
                 task.add_done_callback(lambda _, number=message["id"]: self.running.pop(number))
 
     def leave(self):
-        for group in list(self.groups):
+        for group in list(self.code.groups):
             try:
                 os.killpg(group, signal.SIGKILL)
             except ProcessLookupError:
@@ -121,196 +104,28 @@ class Host:
 
     def load(self, message):
         try:
-            sys.path.insert(0, self.project)
-            if self.file != "-":
-                self.agent = self.function(self.file, "rollout")
-            if os.path.exists(os.path.join(self.project, "rewards.py")):
-                self.rewards = self.import_file("rewards.py")
+            self.code.load()
             self.send(message["id"], "ok", {})
         except Failure as failure:
             self.send(message["id"], "error", failure.problem)
-
-    def import_file(self, name):
-        path = os.path.join(self.project, name)
-        if not os.path.exists(path):
-            raise Failure(
-                "agent.missing",
-                "There is no %s in the project." % name,
-                "Create it with a function `rollout(scenario, model)`, or set agent.file.",
-                path,
-            )
-        thresholds = gc.get_threshold()
-        try:
-            spec = importlib.util.spec_from_file_location(os.path.splitext(name)[0], path)
-            module = importlib.util.module_from_spec(spec)
-            sys.modules[spec.name] = module
-            gc.set_threshold(0)  # collections take a sixth of the time to import a client
-            spec.loader.exec_module(module)
-            return module
-        except BaseException as error:
-            raise Failure(
-                "agent.does_not_import",
-                "%s cannot be imported: %s" % (name, error_text(error)),
-                "Fix the import, or set agent.python to an interpreter with the packages.",
-                place(error, self.project) or name,
-                detail(error),
-            ) from error
-        finally:
-            if gc.get_threshold()[0] == 0:  # else the agent has set its own
-                gc.set_threshold(*thresholds)
-
-    def function(self, file, name):
-        function = getattr(self.import_file(file), name, None)
-        if not callable(function):
-            raise Failure(
-                "agent.no_rollout",
-                "%s has no function `%s(scenario, model)`." % (file, name),
-                "Define the function; it may be async.",
-                file,
-            )
-        return function
 
     async def run(self, message):
         kept = [[], 0]
         printed.set(kept)
         try:
-            result = await self.attempt(message)
-            parts, metrics, turns = read_result(result)
-            if self.rewards:
-                parts.update(await self.score(message, result))
-            answer = {"parts": parts, "metrics": metrics, "turns": turns}
-            answer["output"] = "".join(kept[0])
-            self.send(message["id"], "ok", answer)
-        except asyncio.CancelledError:
-            self.send(message["id"], "error", {"code": "agent.cancelled", "message": "Cancelled."})
-        except Failure as failure:
-            failure.problem["detail"] = (failure.problem["detail"] + "\n" + "".join(kept[0]))[
-                -8000:
-            ]
-            self.send(message["id"], "error", failure.problem)
-        except BaseException as error:
-            text = "".join(kept[0])
-            self.send(
-                message["id"],
-                "error",
-                {
-                    "code": "agent.raised",
-                    "message": "The agent raised %s." % error_text(error),
-                    "hint": "",
-                    "where": place(error, self.project),
-                    "detail": (detail(error) + ("\nPrinted:\n" + text if text else ""))[-8000:],
-                },
-            )
-
-    async def attempt(self, message):
-        scenario = message["scenario"]
-        if self.command != "-":
-            return await self.run_command(message)
-        model = Model(message["base_url"], message["api_key"], message["model"])
-        if inspect.iscoroutinefunction(self.agent):
-            return await self.agent(scenario, model)
-        context = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(None, lambda: context.run(self.agent, scenario, model))
-
-    async def run_command(self, message):
-        environment = dict(
-            os.environ,
-            OPENAI_BASE_URL=message["base_url"],
-            OPENAI_API_KEY=message["api_key"],
-            OPENAI_MODEL=message["model"],
-            ANTHROPIC_BASE_URL=message["base_url"][: -len("/v1")],
-            ANTHROPIC_API_KEY=message["api_key"],
-            ANTHROPIC_MODEL=message["model"],
-            ATELIER_SCENARIO=json.dumps(message["scenario"]),
-        )
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *shlex.split(self.command),
-                cwd=self.project,
-                env=environment,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-                limit=self.limit + 1,
-            )
+            scratch = tempfile.mkdtemp(prefix="atelier-")
         except OSError as error:
-            raise Failure(
-                "agent.command_not_started",
-                "The agent's command could not be started: %s." % error.strerror,
-                "Check agent.command.",
-                self.command,
-            ) from error
-        self.groups.add(process.pid)
+            problem = {
+                "code": "agent.no_scratch",
+                "message": "No scratch folder can be created: %s." % error.strerror,
+                "hint": "Free some space in %s." % tempfile.gettempdir(),
+            }
+            return self.send(message["id"], "error", problem)
         try:
-            output = await self.read_output(process)
-            code = await process.wait()
+            kind, value = await self.code.answer(message, scratch, lambda: "".join(kept[0]))
+            self.send(message["id"], kind, value)
         finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            await process.wait()
-            self.groups.discard(process.pid)
-        text = output.decode(errors="replace")
-        sys.stdout.write(text)
-        if code != 0:
-            raise Failure(
-                "agent.command_failed",
-                "The agent's command exited with code %d." % code,
-                "See the output of the command.",
-                self.command,
-            )
-        lines = text.strip().splitlines()
-        return last_line(lines[-1] if lines else "")
-
-    async def read_output(self, process):
-        output = b""
-        while True:
-            chunk = await process.stdout.read(65536)
-            if not chunk:
-                return output
-            output += chunk
-            if len(output) > self.limit:
-                raise Failure(
-                    "agent.too_much_output",
-                    "The agent's command printed more than %d bytes." % self.limit,
-                    "Print less, or raise agent.max_output_bytes.",
-                    self.command,
-                )
-
-    async def score(self, message, result):
-        parts = {}
-        for name, function in vars(self.rewards).items():
-            own = getattr(function, "__module__", "") == "rewards"
-            if name.startswith("_") or not inspect.isfunction(function) or not own:
-                continue
-            value = function(message["scenario"], result)
-            value = await value if inspect.isawaitable(value) else value
-            if value is not None:
-                parts[name] = number(value, "rewards.py, %s" % name)
-        return parts
-
-
-def error_text(error):
-    text = str(error).strip().splitlines()
-    return "%s: %s" % (type(error).__name__, text[0][:300]) if text else type(error).__name__
-
-
-def place(error, project):
-    """Describe as `file, line n` where an agent's error occurred: its deepest frame inside the
-    folder `project`; empty if there is none."""
-    if isinstance(error, SyntaxError) and error.filename:
-        return "%s, line %s" % (os.path.relpath(error.filename, project), error.lineno)
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if os.path.abspath(frame.filename).startswith(os.path.abspath(project) + os.sep):
-            return "%s, line %d" % (os.path.relpath(frame.filename, project), frame.lineno)
-    return ""
-
-
-def detail(error):
-    return "".join(traceback.format_exception(type(error), error, error.__traceback__))[-6000:]
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def guarded(life):
@@ -327,10 +142,12 @@ def guarded(life):
 def main():
     project, file, command, limit, line, life = sys.argv[1:7]
     sys.path.pop(0)  # our own folder: its names (agents, chat …) are not for the agent's imports
-    del sys.modules["host_results"]
+    for name in ("host_agent", "host_results"):
+        del sys.modules[name]
     os.chdir(project)
     guarded(int(life))
-    host = Host(project, file, command, int(limit), socket.socket(fileno=int(line)))
+    code = AgentCode(project, file, command, int(limit))
+    host = Host(code, socket.socket(fileno=int(line)))
     sys.stdout = Capture(sys.__stdout__, int(limit))
     sys.stderr = Capture(sys.__stderr__, int(limit))
     asyncio.run(host.serve())
