@@ -80,9 +80,10 @@ class Launch(NamedTuple):
     """Program to start as a child process in its own session."""
 
     argv: list[str]
-    """Program and arguments; the last two are the numbers of `descriptors`."""
-    descriptors: tuple[int, int]
-    """Descriptors of the socket and the life pipe."""
+    """Program and arguments; the last two are the numbers of socket and life pipe."""
+    descriptors: tuple[int, ...]
+    """Descriptors that the program inherits; the first are those of the socket and the life
+    pipe."""
     output: int
     """Descriptor of the log, for stdout and stderr."""
     cwd: Path
@@ -134,11 +135,13 @@ class Child:
         log: Path,
         environment: Mapping[str, str] | None = None,
         line_limit: int = LINE_LIMIT,
+        descriptors: Collection[int] = (),
         start: Callable[[Launch], Awaitable[Process]] = start_program,
     ) -> "Child":
         """Start `argv` in folder `cwd`, with the descriptor numbers of a socket and a life pipe
         appended and output to `log`. `name` is used in problems, `environment` is added to the
-        allowed variables. A message over `line_limit` bytes ends the process. Raises ChildDied."""
+        allowed variables. A message over `line_limit` bytes ends the process. The process also
+        inherits `descriptors`. Raises ChildDied."""
         ours, theirs = socket.socketpair()
         life_read, life_write = os.pipe()
         try:
@@ -147,7 +150,7 @@ class Child:
                 process = await start(
                     Launch(
                         [*argv, str(line), str(life)],
-                        (line, life),
+                        (line, life, *descriptors),
                         output.fileno(),
                         cwd,
                         allowed_environment(environment),

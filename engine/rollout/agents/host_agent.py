@@ -221,7 +221,7 @@ class AgentCode:
         """Reward parts by every public function of rewards.py. A function with a third parameter
         gets the folder `scratch`."""
         parts = {}
-        for name, function in vars(self.rewards).items():
+        for name, function in list(vars(self.rewards).items()):
             own = getattr(function, "__module__", "") == "rewards"
             if name.startswith("_") or not inspect.isfunction(function) or not own:
                 continue

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from engine.environments.agent_packages import packages_python
 from engine.protocol.config.project import AgentConfig
-from engine.protocol.problems import AtelierError, ConfigError, Problem, RolloutError
+from engine.protocol.problems import AtelierError, ConfigError, RolloutError
 from engine.rollout.gateway.messages import first_invalid_field
 from engine.runtime.child import LINE_LIMIT, Child, ChildDied
 from engine.runtime.timeouts import Away, never, run_with_timeout
@@ -111,7 +111,7 @@ class AgentPool:
 
     async def close(self) -> None:
         workers, self._workers = self._workers, []
-        await asyncio.gather(*(worker.child.close() for worker in workers))
+        await asyncio.gather(*(self._end(worker.child) for worker in workers))
 
     async def run(self, attempt: Attempt, away: Away = never) -> AgentResult:
         """Run one rollout of the agent in a free process; waits for one. `away` returns the total
@@ -140,15 +140,14 @@ class AgentPool:
                 )
             ) from error
         finally:
-            await worker.child.close()
+            await self._end(worker.child)
 
     async def _run_in(
         self, worker: Worker, attempt: Attempt, away: Away, alone: bool = False
     ) -> AgentResult:
         worker.running += 1
         try:
-            call = worker.child.ask("run", **attempt._asdict())
-            answer = await run_with_timeout(self.config.timeout_s, away, call)
+            return await self._ask(worker, attempt, away)
         except TimeoutError:
             late = RolloutError.of(
                 "agent.timeout",
@@ -164,7 +163,11 @@ class AgentPool:
             raise RolloutError(error.problem) from error
         finally:
             worker.running -= 1
-        return self._result(answer)
+
+    async def _ask(self, worker: Worker, attempt: Attempt, away: Away) -> AgentResult:
+        """Run one rollout in a process. Raises TimeoutError, AtelierError."""
+        call = worker.child.ask("run", **attempt._asdict())
+        return self._result(await run_with_timeout(self.config.timeout_s, away, call))
 
     def _result(self, answer: dict[str, Any]) -> AgentResult:
         """Check and convert a result, since agent code can write to the socket. Raises RolloutError
@@ -200,15 +203,18 @@ class AgentPool:
         async with self._starting:
             for place, worker in enumerate(self._workers):
                 if not worker.child.alive or (worker.spoilt and not worker.running):
-                    await worker.child.close()
+                    await self._end(worker.child)
                     self._workers[place] = await self._spawn()
             return min(self._workers, key=lambda worker: (worker.spoilt, worker.running))
 
-    async def _spawn(self) -> Worker:
-        """Start a process and load the agent. Retries if the process was killed while loading, but
-        not if it exited by itself. Raises ConfigError."""
+    async def _end(self, child: Child) -> None:
+        await child.close()
+
+    async def _spawn(self, verifies: bool = False) -> Worker:
+        """Start a process and load the agent, or with `verifies` the reward functions. Retries if
+        the process was killed while loading, but not if it exited by itself. Raises ConfigError."""
         for chances in reversed(range(LOAD_CHANCES)):
-            child = await self._start()
+            child = await self._launch(verifies)
             try:
                 async with asyncio.timeout(LOAD_TIMEOUT_S):
                     await child.ask("load")
@@ -222,15 +228,16 @@ class AgentPool:
                     where=self.config.file,
                 ) from None
             except AtelierError as error:
-                await child.close()
+                await self._end(child)
                 if not (chances and child.process.returncode == -signal.SIGKILL):
-                    raise ConfigError(_load_problem(error.problem, self.log)) from error
+                    raise self._load_problem(error, child) from error
             except asyncio.CancelledError:
                 await asyncio.shield(child.kill())
                 raise
         raise AssertionError("the last chance ends in one way or the other")
 
-    async def _start(self) -> Child:
+    async def _launch(self, verifies: bool = False) -> Child:
+        """Start a process; `verifies` has an effect in a sandbox only."""
         config = self.config
         argv = [
             config.python or self._python or sys.executable,
@@ -258,14 +265,15 @@ class AgentPool:
             line_limit=min(LINE_LIMIT, escaped + LINE_ROOM),
         )
 
-
-def _load_problem(problem: Problem, log: Path) -> Problem:
-    if problem.code != "agent.died":
-        return problem
-    return Problem(
-        code="agent.not_started",
-        message="The agent's process ended before it could load the agent.",
-        hint="Check agent.python and the log.",
-        where=str(log),
-        detail=log.read_text(errors="replace")[-4000:] if log.exists() else "",
-    )
+    def _load_problem(self, error: AtelierError, child: Child) -> ConfigError:
+        """Error of a process that ended while it loaded the code."""
+        if error.problem.code != "agent.died":
+            return ConfigError(error.problem)
+        log = self.log
+        return ConfigError.of(
+            "agent.not_started",
+            "The agent's process ended before it could load the agent.",
+            "Check agent.python and the log.",
+            where=str(log),
+            detail=log.read_text(errors="replace")[-4000:] if log.exists() else "",
+        )

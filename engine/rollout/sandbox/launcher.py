@@ -17,9 +17,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
 import sandboxed_kernel as kernel
 
-FAILED = 78
 ROOT = "/sys"
 """Where the new root is built: a folder of every Linux machine below which nobody keeps files."""
 CREDENTIALS = 12
@@ -29,7 +30,7 @@ SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "nix", "gnu")
 SETTINGS = (
     *("alternatives", "ca-certificates", "ca-certificates.conf", "ld.so.cache", "ld.so.conf"),
     *("ld.so.conf.d", "localtime", "mime.types", "nsswitch.conf", "pki", "protocols", "services"),
-    *("ssl", "terminfo", "python3", "python3.11", "bash.bashrc", "profile", "gitconfig"),
+    *("ssl", "terminfo", "python3", "python3.11", "bash.bashrc", "profile"),
 )
 """Files and folders of /etc that programs need and that have no secrets."""
 
@@ -68,7 +69,7 @@ def main() -> None:
 def leave(error: OSError) -> None:
     sys.stderr.write(f"sandbox: {error.strerror or error}\n")
     sys.stderr.flush()
-    os._exit(FAILED)
+    os._exit(kernel.FAILED)
 
 
 def wait_outside(first: int, life: int) -> None:

@@ -17,7 +17,9 @@ MOST_CONNECTIONS = 64
 """Open connections of one rollout; further ones wait."""
 CHUNK = 2**16
 HEAD_BYTES = 8192
-CONNECT = re.compile(rb"CONNECT ([A-Za-z0-9.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\]):(\d{1,5}) HTTP/1\.[01]\r\n")
+CONNECT = re.compile(
+    rb"CONNECT ([A-Za-z0-9.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\]):(\d{1,5}) HTTP/1\.[01]\r\n"
+)
 CONNECT_S = 20.0
 
 

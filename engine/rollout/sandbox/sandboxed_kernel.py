@@ -11,6 +11,9 @@ import platform
 import socket
 import struct
 
+FAILED = 78
+"""Exit status of a sandbox that could not be made."""
+
 NEW_MOUNTS, NEW_HOST_NAME, NEW_IPC = 0x00020000, 0x04000000, 0x08000000
 NEW_USER, NEW_PIDS, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
 NEW_CGROUP = 0x02000000

@@ -170,40 +170,42 @@ class Rollout:
     def watch(self, child, results, output):
         """Read what the child writes until it has ended or exceeded a limit. Returns its answer,
         its output up to the limit, and its wait status (None if it was ended)."""
-        text, printed, dropped, status = [], [], 0, None
-        room, answer_room = self.options["output_bytes"], 6 * self.options["output_bytes"] + MB
+        text, printed, dropped = [], [], 0
+        room = self.options["output_bytes"]
+        answer_room = 6 * room + MB
+        ended = os.pidfd_open(child)
         poll = select.poll()
-        poll.register(results, select.POLLIN)
-        poll.register(output, select.POLLIN)
-        next_look = time.monotonic() + WATCH_S
-        open_ends = {results, output}
-        while open_ends and self.exceeded is None:
-            wait_s = max(0.0, next_look - time.monotonic())
-            for descriptor, _ in poll.poll(wait_s * 1000):
-                data = os.read(descriptor, 2**18)
+        for one in (ended, results, output):
+            poll.register(one, select.POLLIN)
+        next_look, finishing = time.monotonic() + WATCH_S, False
+        while self.exceeded is None:
+            wait_s = 0.0 if finishing else max(0.0, next_look - time.monotonic())
+            ready = [one for one, _ in poll.poll(wait_s * 1000)]
+            if finishing and not ready:
+                break
+            for descriptor in ready:
+                data = b"" if descriptor == ended else os.read(descriptor, 2**18)
                 if not data:
                     poll.unregister(descriptor)
-                    open_ends.discard(descriptor)
+                    finishing = finishing or descriptor == ended
                 elif descriptor == results:
                     answer_room -= len(data)
                     text.append(data)
                     if answer_room < 0:
-                        self.exceed("output", "returned more than %d bytes" % room)
+                        most = self.options["output_bytes"]
+                        self.exceed("output", "returned more than %d bytes" % most)
                 else:
                     kept = data[: max(0, room)]
                     room -= len(kept)
                     dropped += len(data) - len(kept)
                     printed.append(kept)
             if time.monotonic() >= next_look:
+                reap(child)
                 self.check_limits()
                 next_look = time.monotonic() + WATCH_S
-            status = reap(child, status)
-            if status is not None and results not in open_ends:
-                drained = poll.poll(0)
-                if not drained:
-                    break
         if dropped:
             self.notes.append("dropped %d bytes of output" % dropped)
+        status = os.waitpid(child, 0)[1] if finishing else None
         return b"".join(text), b"".join(printed).decode(errors="replace"), status
 
     def check_limits(self):
@@ -211,7 +213,6 @@ class Rollout:
         for pid, _ in processes():
             if pid == os.getpid():
                 continue
-            count += 1
             try:
                 with open("/proc/%d/statm" % pid) as file:
                     fields = file.read().split()
@@ -219,6 +220,7 @@ class Rollout:
                 with open("/proc/%d/stat" % pid) as file:
                     fields = file.read().rpartition(")")[2].split()
                 cpu += int(fields[11]) + int(fields[12])
+                count += int(fields[17])
             except (OSError, IndexError, ValueError):
                 continue
         most = self.options
@@ -258,6 +260,7 @@ class Rollout:
         if self.exceeded is not None:
             kind, value = "error", self.exceeded
         notes = "".join("sandbox: %s\n" % note for note in self.notes)
+        printed = printed[: max(0, self.options["output_bytes"] - len(notes) - 1)]
         shown = printed + ("\n" if printed and notes and printed[-1] != "\n" else "") + notes
         if kind == "ok" and self.message["op"] == "run":
             value["output"] = shown
@@ -279,21 +282,19 @@ class Rollout:
             self.hand_over("files", file.fileno())
 
 
-def reap(child, status):
-    """Wait for ended processes without blocking; returns the wait status of `child` once known."""
-    try:
-        while True:
-            pid, found = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                return status
-            if pid == child:
-                status = found
-    except ChildProcessError:
-        return status
+def reap(child):
+    """Wait, without blocking, for ended processes other than `child`."""
+    for pid, state in processes(zombies=True):
+        if state == "Z" and pid != child:
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                pass  # not our child: its parent has to wait for it
 
 
-def processes():
-    """PID and name of every process of this sandbox, apart from zombies."""
+def processes(zombies=False):
+    """PID and name of every running process of this sandbox; with `zombies` the ended ones too,
+    and the state in place of the name."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -303,7 +304,10 @@ def processes():
             except OSError:
                 continue
             before, _, after = text.rpartition(")")
-            if after.split()[0] != "Z":
+            state = after.split()[0]
+            if zombies:
+                found.append((int(name), state))
+            elif state != "Z":
                 found.append((int(name), before.partition("(")[2]))
     return found
 

@@ -18,6 +18,7 @@ HOST_FILES = (
     HERE / "sandboxed_host.py",
     HERE / "sandboxed_kernel.py",
     HERE / "sandboxed_rollout.py",
+    HERE / "sandboxed_trial.py",
     HERE.parent / "agents" / "host_agent.py",
     HERE.parent / "agents" / "host_results.py",
 )
@@ -38,7 +39,7 @@ def view_of(
     environment = allowed_environment(
         {
             "HOME": SCRATCH,
-            "TMPDIR": "/tmp",  # noqa: S108 - of the sandbox
+            "TMPDIR": "/tmp",
             "PYTHONUNBUFFERED": "1",
             "PYTHONDONTWRITEBYTECODE": "1",
             "OPENAI_AGENTS_DISABLE_TRACING": "1",  # it would send attempts to OpenAI

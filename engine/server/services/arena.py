@@ -29,6 +29,7 @@ from engine.rollout.agents.processes import AgentPool, Agents
 from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import open_chat
 from engine.rollout.rollout import RemoteStage, RolloutPlace, Stage, roll_out
+from engine.rollout.sandbox.pool import agent_pool
 from engine.runtime.closing import cancel, closing
 from engine.runtime.seeds import derive
 from engine.server.services.runs.workers import RunResources
@@ -178,7 +179,7 @@ class ArenaService:
             limits = (request.temperature, request.max_tokens)
             yield Chat(messages, *limits, texts.put_nowait, request.tools)
             return
-        pool = AgentPool(run.project, load_config(run.project).agent, run.log_file)
+        pool = agent_pool(run.project, load_config(run.project).agent, run.log_file)
         self._pools.append(pool)
         try:
             await pool.start()

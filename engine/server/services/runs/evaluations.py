@@ -13,8 +13,8 @@ from engine.protocol.problems import ConfigError, in_one_line
 from engine.protocol.records.runs import RunSpec, Scenario
 from engine.protocol.requests.evaluation import EvaluationPlan, SystemPrompt
 from engine.protocol.requests.runs import StartEvaluation
-from engine.rollout.agents.processes import AgentPool
 from engine.rollout.gateway.gateway import Gateway
+from engine.rollout.sandbox.pool import agent_pool
 from engine.runtime.closing import closing
 from engine.runtime.ids import run_name, ulid
 from engine.server.services.judges import judging
@@ -84,7 +84,7 @@ def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
 async def work(run: Run, gateway: Gateway, base_url: str, access: Access) -> None:
     """Execute the evaluation `run` to its end. Its agents send model calls to `gateway` at
     `base_url`; the agent processes end with it. `access` supplies API keys."""
-    async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
+    async with closing(agent_pool(run.project, run.config.agent, run.log_file)) as pool:
         await pool.start()
         resources = EvaluationResources(
             gateway, base_url, pool, access, lambda: judging(run, access, None)

@@ -9,11 +9,11 @@ from engine.integrations.scripts.session import ScriptSession
 from engine.models.registry import model_of
 from engine.policy.base import Policy
 from engine.policy.start import start_policy, without_sampler
-from engine.rollout.agents.processes import AgentPool
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.images import images_of_run
 from engine.rollout.rendering.chat import ChatFormat, open_chat
 from engine.rollout.rollout import Stage
+from engine.rollout.sandbox.pool import agent_pool
 from engine.runtime.child import reap_orphans
 from engine.runtime.closing import closing
 from engine.server.services.child_processes import ChildProcesses
@@ -40,7 +40,7 @@ async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Poli
     """Context manager that starts policy, agent processes and judges of one run and yields (policy,
     stage for rollouts); they end with the block."""
     async with policy_of(run, resources) as (policy, chat):
-        async with closing(AgentPool(run.project, run.config.agent, run.log_file)) as pool:
+        async with closing(agent_pool(run.project, run.config.agent, run.log_file)) as pool:
             await pool.start()
             access = resources.credentials.access(run.spec)
             async with (
