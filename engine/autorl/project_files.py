@@ -13,6 +13,7 @@ from engine.models.registry import STARTERS
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.requests.drafts import DRAFT_MARK, LEAST, Draft, FinishProject, Writer
+from engine.rollout.sandbox.machine import trial_problem
 from engine.runtime.files import replace_file
 from engine.runtime.paths import RESOURCES
 from engine.storage.project import FILE, load_config, load_scenarios, write_scenarios
@@ -99,11 +100,17 @@ def _check(draft: Draft) -> None:
         )
 
 
+def _isolation() -> dict[str, object]:
+    """Settings of an agent without tools: a sandbox where this machine offers one. The servers of
+    tools may need the network and the person's files."""
+    return {} if trial_problem() else {"sandbox": "process"}
+
+
 def _toml(request: FinishProject) -> str:
     small = (request.learner or ProjectConfig().model.name) in {one.name for one in STARTERS}
     values: dict[str, dict[str, object]] = {
         "model": {"name": request.learner} if request.learner else {},
-        "agent": {"requirements": "requirements.txt"} if request.tools else {},
+        "agent": {"requirements": "requirements.txt"} if request.tools else _isolation(),
         "judge": _judge(request.judge),
         "train": STEPS | ({"lr": SMALL_LR} if small else {}),
     }

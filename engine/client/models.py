@@ -51,9 +51,9 @@ class ModelCalls(Transport):
         )
 
     async def model_checks(self, project: str, values: dict[str, Any] | None = None) -> list[Check]:
-        """Checks of the model of `project` (a folder): its chat format, and what the adapter
-        covers; `values` (dotted key → value) replace settings. Empty if the model is not on the
-        engine's machine. May take seconds the first time."""
+        """Checks of the model and the agent of `project` (a folder): chat format (if the model is
+        on the engine's machine), what the adapter covers, and the agent's sandbox; `values` (dotted
+        key → value) replace settings. May take seconds the first time."""
         params = {"path": project} | ({"values": json.dumps(values)} if values else {})
         response = await self._send("GET", "/models/checks", params=params, timeout=HUB_TIMEOUT_S)
         return parse(response, TypeAdapter(list[Check]))

@@ -1,4 +1,4 @@
-"""Which sandbox this machine offers: tried out, not guessed."""
+"""The sandbox that this machine offers, found by a trial."""
 
 import contextlib
 import json
@@ -14,7 +14,7 @@ from engine.protocol.problems import ConfigError
 from engine.protocol.records.machine.hardware import Check
 from engine.rollout.sandbox.view import CODE, LAUNCHER, SCRATCH, view_of
 
-NAME = "Sandbox"
+NAME, AGENT = "Sandbox", "Agent"
 TRIAL_S = 20.0
 RESTRICTED = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 HINTS = {
@@ -31,6 +31,25 @@ def sandbox_check() -> Check:
         return Check(name=NAME, state="warn", words=words, hint=_hint())
     words = "Agents can run in a sandbox of namespaces, one for each rollout."
     return Check(name=NAME, state="good", words=words)
+
+
+def agent_checks(config: AgentConfig) -> list[Check]:
+    """Describe what an agent with these settings may do on this machine."""
+    if config.source == "outside":
+        return []
+    if config.sandbox == "none":
+        words = "Runs without a sandbox, with your rights."
+        return [Check(name=AGENT, state="good", words=words)]
+    if problem := trial_problem():
+        words = f"agent.sandbox is {config.sandbox}, and this machine offers no sandbox: {problem}."
+        return [Check(name=AGENT, state="bad", words=words, hint=_hint())]
+    hosts = ", ".join(config.allowed_hosts[:3]) + (" …" if len(config.allowed_hosts) > 3 else "")
+    reach = f"reaches the model and {hosts}" if hosts else "reaches the model alone"
+    words = (
+        f"Each rollout runs in a sandbox: it {reach}, with {config.memory_mb:,} MB of memory and "
+        f"{config.disk_mb:,} MB of files."
+    )
+    return [Check(name=AGENT, state="good", words=words)]
 
 
 def require_sandbox() -> None:

@@ -158,10 +158,10 @@ async def _to_allowed_host(
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), CONNECT_S)
     except (TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
         return
-    asked = CONNECT.match(head)
-    if asked is None or len(head) > HEAD_BYTES:
+    request = CONNECT.match(head)
+    if request is None or len(head) > HEAD_BYTES:
         return await _answer(writer, "405 Method Not Allowed", "Only HTTPS passes: use CONNECT.")
-    host, port = asked[1].decode().strip("[]").lower(), int(asked[2])
+    host, port = request[1].decode().strip("[]").lower(), int(request[2])
     if not allows(outlet.hosts, host, port):
         name = host if port == 443 else f"{host}:{port}"
         if name not in outlet.refused and len(outlet.refused) < 20:

@@ -108,21 +108,21 @@ class ForkHost:
         """Fork a rollout, and return the descriptor from which its answer comes. Raises OSError."""
         archive = self.archive(message.get("rollout", "")) if message["op"] == "score" else None
         answer, answer_write = os.pipe()
-        told, told_write = os.pipe()
+        pid_read, pid_write = os.pipe()
         keeper = os.fork()
         if keeper == 0:
-            self.keep(message, archive, answer_write, told_write)
+            self.keep(message, archive, answer_write, pid_write)
         os.close(answer_write)
-        os.close(told_write)
+        os.close(pid_write)
         if archive is not None:
             os.close(archive)
         text = b""
         while True:
-            data = os.read(told, 1000)
+            data = os.read(pid_read, 1000)
             if not data:
                 break
             text += data
-        os.close(told)
+        os.close(pid_read)
         os.waitpid(keeper, 0)
         pid, _, problem = text.decode(errors="replace").partition(" ")
         if problem or not pid:
@@ -131,7 +131,7 @@ class ForkHost:
         self.running[answer] = [message["id"], int(pid), []]
         return answer
 
-    def keep(self, message, archive, answer, told):
+    def keep(self, message, archive, answer, pid_write):
         """Make the namespaces of a rollout, fork its first process, tell its PID, and exit."""
         try:
             kernel.unshare(kernel.ALL_NAMESPACES)
@@ -141,13 +141,13 @@ class ForkHost:
                 raise OSError(errno.EPERM, mapped)
             pid = os.fork()
             if pid == 0:
-                os.close(told)
+                os.close(pid_write)
                 self.line.close()
                 self.maps.close()
                 Rollout(self.code, self.options, message, self.rights, archive, answer).run()
-            os.write(told, b"%d" % pid)
+            os.write(pid_write, b"%d" % pid)
         except BaseException as error:
-            os.write(told, b"0 " + str(getattr(error, "strerror", "") or error).encode()[:500])
+            os.write(pid_write, b"0 " + str(getattr(error, "strerror", "") or error).encode()[:500])
         os._exit(0)
 
     def read(self, descriptor):

@@ -1,5 +1,5 @@
-"""One rollout in its sandbox: process 1 of its namespaces, which runs the code in a child, watches
-the limits, ends whatever is left, and writes the answer. Needs only Python 3.9.
+"""Rollout in its sandbox: process 1 of the namespaces runs the code in a child, watches the limits,
+ends whatever is left, and writes the answer. Needs only Python 3.9.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""What an agent sees of this machine in a sandbox: system folders, its interpreter, its project."""
+"""Parts of this machine that an agent sees in a sandbox: system folders, its interpreter and its
+project."""
 
 import os
 import shlex

@@ -8,6 +8,7 @@ from starlette.responses import Response
 from engine.models.registry import known_models
 from engine.protocol.requests.models import ActOnDownload, DeleteModel
 from engine.rollout.rendering.facts import model_checks
+from engine.rollout.sandbox.machine import agent_checks
 from engine.server.bodies import Routes, body_of, json_list, json_of, project_of, text_of, values_of
 from engine.server.composition import Services
 from engine.storage.project import load_config
@@ -52,12 +53,13 @@ class ModelRoutes:
         return json_of(facts)
 
     async def checks(self, request: Request) -> Response:
-        """Respond with the checks of the model of project `path`: its chat format, and what the
-        adapter covers; `values` (JSON by dotted key) replace settings. Empty if the model is not on
-        this machine."""
+        """Respond with the checks of the model and the agent of project `path`: chat format (if the
+        model is on this machine), what the adapter covers, and the agent's sandbox; `values` (JSON
+        by dotted key) replace settings."""
         path = project_of(request)
         config = load_config(path, values_of(request))
-        return json_list(await asyncio.to_thread(model_checks, path, config))
+        checks = await asyncio.to_thread(model_checks, path, config)
+        return json_list(checks + await asyncio.to_thread(agent_checks, config.agent))
 
     async def downloads(self, request: Request) -> Response:
         return json_list(await asyncio.to_thread(self._models.downloads.view))

@@ -13,6 +13,7 @@ from engine.protocol.events.run import PauseRequested, RubricChanged, RunContinu
 from engine.protocol.problems import Refused, StoreError
 from engine.protocol.records.runs import ACTIVE_STATES, RunSpec, RunSummary
 from engine.protocol.requests.runs import Command, StartEvaluation, StartRun
+from engine.rollout.sandbox.machine import require_sandbox
 from engine.server.bodies import path_of
 from engine.server.services.credentials import Credentials
 from engine.server.services.library import Library
@@ -65,6 +66,8 @@ class RunControl:
             elif planned.earlier and not scenarios:
                 return self._library.summary(planned.earlier[0])
             else:
+                if spec.config.agent.sandbox != "none":
+                    await asyncio.to_thread(require_sandbox)
                 await packages_python(project, spec.config.agent)
                 folder = make_folder(project, spec, scenarios)
             self._credentials.lend_to_run(spec.id, request)

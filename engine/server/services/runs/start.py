@@ -21,6 +21,7 @@ from engine.protocol.config.project import JudgeConfig, ProjectConfig
 from engine.protocol.records.runs import RunOfSweep, RunSpec, Scenario
 from engine.protocol.requests.runs import StartRun
 from engine.rollout.rendering.chat import ChatFormat
+from engine.rollout.sandbox.machine import require_sandbox
 from engine.runtime.ids import run_name, ulid
 from engine.storage.checkpoints.branches import Origin, find_origin, make_branch
 from engine.storage.project import load_config, load_scenarios, refuse_outside
@@ -126,9 +127,11 @@ async def check_sweep_run(project: Path, config: ProjectConfig) -> Path:
 
 
 async def _check_rollouts(project: Path, config: ProjectConfig) -> None:
-    """Check scenarios and the agent's packages. Raises ConfigError, Refused."""
+    """Check scenarios, and the agent's sandbox and packages. Raises ConfigError, Refused."""
     check(config.train.curriculum, load_scenarios(project, config, "train"))
     load_scenarios(project, config, "validation")
+    if config.agent.sandbox != "none":
+        await asyncio.to_thread(require_sandbox)
     await packages_python(project, config.agent)
 
 
