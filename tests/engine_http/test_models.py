@@ -123,13 +123,19 @@ def test_chat_format_of_a_project_is_checked(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
     path = str(make_project(workspace / "checked", tiny_model))
-    (check,) = engine.call(lambda client: client.model_checks(path))
+    check, agent = engine.call(lambda client: client.model_checks(path))
     assert (check.name, check.state) == ("Chat format", "good")
+    assert (agent.name, agent.words) == ("Agent", "Runs without a sandbox, with your rights.")
+    (*_, agent) = engine.call(
+        lambda client: client.model_checks(path, {"agent.sandbox": "process"})
+    )
+    assert agent.words.startswith("Each rollout runs in a sandbox: it reaches the model alone")
     values = {"model.template_variables": {"effort": "high"}, "model.thinking": "on"}
     checks = engine.call(lambda client: client.model_checks(path, values))
-    assert [one.state for one in checks] == ["good", "warn", "warn"]
+    assert [one.state for one in checks] == ["good", "warn", "warn", "good"]
     with pytest.raises(Refused) as error:
         engine.call(lambda client: client.model_checks(path, {"model.tool_syntax": "hermess"}))
     assert "'hermes'" in error.value.problem.message
     missing = {"model.name": str(workspace / "no-model")}
-    assert engine.call(lambda client: client.model_checks(path, missing)) == []
+    (agent,) = engine.call(lambda client: client.model_checks(path, missing))
+    assert agent.name == "Agent"

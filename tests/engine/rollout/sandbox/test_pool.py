@@ -4,7 +4,10 @@ import asyncio
 import http.server
 import json
 import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -230,8 +233,9 @@ def play(
         finally:
             await pool.close()
 
+    before = psutil.Process().children(recursive=True)
     results = asyncio.run(run())
-    assert not psutil.Process().children(recursive=True)
+    assert set(psutil.Process().children(recursive=True)) <= set(before)
     return results
 
 
@@ -385,3 +389,39 @@ def test_command_runs_in_the_sandbox(project: Path, port: int) -> None:
     (result,) = play(project, port, {"text": "hi"}, command="sh run.sh")
     assert isinstance(result, AgentResult)
     assert result.parts == {"rules": 0.5}
+
+
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from engine.protocol.config.project import AgentConfig
+from engine.rollout.agents.processes import Attempt
+from engine.rollout.sandbox.pool import agent_pool
+
+async def main():
+    folder = Path(sys.argv[1])
+    pool = agent_pool(folder, AgentConfig(sandbox="process"), folder / "runs/log")
+    await pool.start()
+    attempt = Attempt({"attack": "stops_itself"}, "http://127.0.0.1:9/v1", "key", "policy")
+    running = asyncio.create_task(pool.run(attempt))
+    print("running", flush=True)
+    await running
+
+asyncio.run(main())
+"""
+
+
+def test_everything_ends_with_the_engine(project: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(project)], stdout=subprocess.PIPE, text=True
+    ) as owner:
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == "running\n"
+        family = psutil.Process(owner.pid).children(recursive=True)
+        end = time.monotonic() + 20
+        while len(family) < 5 and time.monotonic() < end:  # launcher, its child, host, and rollout
+            time.sleep(0.02)
+            family = psutil.Process(owner.pid).children(recursive=True)
+        assert len(family) == 5, family
+        owner.kill()
+    assert psutil.wait_procs(family, timeout=10)[1] == []
