@@ -51,7 +51,7 @@ def test_sandboxed_agent_trains_and_is_evaluated(engine: Engine, project: Path) 
 
     async def read(client: EngineClient, run_id: str) -> list[Any]:
         page = await client.trajectories(run_id, TrajectoryQuery())
-        return [await client.trajectory(run_id, row.id) for row in page.rows]
+        return [await client.trajectory(run_id, row.id) for row in page.items]
 
     for trajectory in engine.call(lambda client: read(client, run.id)):
         assert trajectory.parts.keys() == {"length"}
