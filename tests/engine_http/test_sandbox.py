@@ -61,7 +61,7 @@ def test_sandboxed_agent_trains_and_is_evaluated(engine: Engine, project: Path) 
     request = StartEvaluation(
         project=str(project), models=["base"], scenarios="train", overrides=values, judge=False
     )
-    evaluation = engine.call(lambda client: client.evaluate(request))
+    evaluation = engine.call(lambda client: client.start_evaluation(request))
     assert isinstance(engine.wait(evaluation)[-1], RunFinished)
     for trajectory in engine.call(lambda client: read(client, evaluation.id)):
         assert trajectory.parts.keys() == {"length"}
