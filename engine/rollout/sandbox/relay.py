@@ -10,7 +10,7 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 MOST_CONNECTIONS = 64
@@ -21,6 +21,7 @@ CONNECT = re.compile(
     rb"CONNECT ([A-Za-z0-9.\-]{1,253}|\[[0-9a-fA-F:]{2,45}\]):(\d{1,5}) HTTP/1\.[01]\r\n"
 )
 CONNECT_S = 20.0
+Serve = Callable[["Outlet", asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 @dataclass
@@ -37,6 +38,7 @@ class Outlet:
     """Descriptor of the archive of its files, once it has been handed over."""
     servers: list[asyncio.Server] = field(default_factory=list)
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
+    closed: bool = False
 
 
 class Relay:
@@ -51,7 +53,7 @@ class Relay:
         asyncio.get_running_loop().add_reader(rights.fileno(), self._receive)
 
     @contextlib.asynccontextmanager
-    async def opened(self, rollout: str, outlet: Outlet):  # type: ignore[no-untyped-def]
+    async def opened(self, rollout: str, outlet: Outlet) -> AsyncIterator[Outlet]:
         """Context manager in which the rollout of this name reaches what `outlet` allows."""
         self._outlets[rollout] = outlet
         try:
@@ -68,8 +70,6 @@ class Relay:
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._rights.fileno())
         self._rights.close()
-        for task in self._accepting:
-            task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
 
     def _receive(self) -> None:
@@ -103,7 +103,7 @@ class Relay:
         listening = socket.socket(fileno=os.dup(descriptor))
         kinds = (listening.family, listening.type)
         accepts = listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
-        if kinds != (socket.AF_INET, socket.SOCK_STREAM) or not accepts or len(outlet.servers) > 2:
+        if kinds != (socket.AF_INET, socket.SOCK_STREAM) or not accepts or len(outlet.servers) > 1:
             listening.close()
             raise ValueError("this is no listening socket")
         os.close(descriptor)
@@ -113,7 +113,7 @@ class Relay:
         task.add_done_callback(self._accepting.discard)
 
 
-async def _accept(listening, outlet: Outlet, serve) -> None:  # type: ignore[no-untyped-def]
+async def _accept(listening: socket.socket, outlet: Outlet, serve: Serve) -> None:
     """Serve connections of one listening socket while the rollout runs."""
     room = asyncio.Semaphore(MOST_CONNECTIONS)
 
@@ -130,10 +130,15 @@ async def _accept(listening, outlet: Outlet, serve) -> None:  # type: ignore[no-
             outlet.tasks.discard(task)
             writer.close()
 
-    outlet.servers.append(await asyncio.start_server(one, sock=listening, limit=CHUNK))
+    server = await asyncio.start_server(one, sock=listening, limit=CHUNK)
+    if outlet.closed:
+        server.close()
+    else:
+        outlet.servers.append(server)
 
 
 async def _close(outlet: Outlet) -> None:
+    outlet.closed = True
     for server in outlet.servers:
         server.close()
     for task in list(outlet.tasks):
