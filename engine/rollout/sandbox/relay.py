@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass, field
 
 MOST_CONNECTIONS = 64
-"""Open connections of one rollout; further ones wait."""
+"""Open connections of one rollout; further ones are closed at once."""
 CHUNK = 2**16
 HEAD_BYTES = 8192
 CONNECT = re.compile(
@@ -100,13 +100,12 @@ class Relay:
                 raise ValueError("no files are expected")
             outlet.files.set_result(descriptor)
             return
-        listening = socket.socket(fileno=os.dup(descriptor))
+        listening = socket.socket(fileno=descriptor)
         kinds = (listening.family, listening.type)
         accepts = listening.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
         if kinds != (socket.AF_INET, socket.SOCK_STREAM) or not accepts or len(outlet.servers) > 1:
-            listening.close()
+            listening.detach()
             raise ValueError("this is no listening socket")
-        os.close(descriptor)
         serve = _to_gateway if kind == "model" else _to_allowed_host
         task = asyncio.create_task(_accept(listening, outlet, serve), name="sandbox relay")
         self._accepting.add(task)
@@ -115,15 +114,15 @@ class Relay:
 
 async def _accept(listening: socket.socket, outlet: Outlet, serve: Serve) -> None:
     """Serve connections of one listening socket while the rollout runs."""
-    room = asyncio.Semaphore(MOST_CONNECTIONS)
 
     async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(outlet.tasks) >= MOST_CONNECTIONS or outlet.closed:
+            return writer.close()
         task = asyncio.current_task()
         assert task is not None
         outlet.tasks.add(task)
         try:
-            async with room:
-                await serve(outlet, reader, writer)
+            await serve(outlet, reader, writer)
         except OSError:
             pass  # either side has gone
         finally:

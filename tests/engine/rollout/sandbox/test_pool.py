@@ -146,6 +146,16 @@ def escapes(scenario, model):
 def kills_itself(scenario, model):
     os.kill(os.getpid(), signal.SIGKILL)
 
+def floods(scenario, model):
+    port = int(model.base_url.rpartition(":")[2].partition("/")[0])
+    kept = [socket.create_connection(("127.0.0.1", port), 5) for _ in range(1000)]
+    time.sleep(0.5)
+    closed = 0
+    for one in kept:
+        one.setblocking(False)
+        closed += tried(lambda: one.recv(1)) in (b"", "ECONNRESET")
+    return told(closed)
+
 def fetches(scenario, model):
     proxy = os.environ["HTTPS_PROXY"].rpartition(":")[2]
     answers = []
@@ -306,6 +316,12 @@ def test_allowed_hosts_are_reached_through_the_proxy(project: Path, port: int) -
     assert all(one.startswith("HTTP/1.1 403 ") for one in others)
     assert isinstance(result, AgentResult)
     assert "sandbox: refused example.org\n" in result.output
+
+
+def test_connections_of_a_rollout_are_limited(project: Path, port: int) -> None:
+    flood, calm = play(project, port, {"attack": "floods"}, {"attack": "connects", "places": []})
+    assert 900 <= told(flood) <= 1000 - 64
+    assert told(calm) == ["hello from /v1/models"]
 
 
 @pytest.mark.parametrize(
