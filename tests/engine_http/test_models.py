@@ -125,11 +125,11 @@ def test_chat_format_of_a_project_is_checked(
     path = str(make_project(workspace / "checked", tiny_model))
     check, agent = engine.call(lambda client: client.model_checks(path))
     assert (check.name, check.state) == ("Chat format", "good")
-    assert (agent.name, agent.words) == ("Agent", "Runs without a sandbox, with your rights.")
+    assert (agent.name, agent.words) == ("Sandbox", "None: the agent runs with your rights.")
     (*_, agent) = engine.call(
         lambda client: client.model_checks(path, {"agent.sandbox": "process"})
     )
-    assert agent.words.startswith("Each rollout runs in a sandbox: it reaches the model alone")
+    assert agent.words.startswith("Each rollout runs in its own: it reaches the model alone")
     values = {"model.template_variables": {"effort": "high"}, "model.thinking": "on"}
     checks = engine.call(lambda client: client.model_checks(path, values))
     assert [one.state for one in checks] == ["good", "warn", "warn", "good"]
@@ -138,4 +138,4 @@ def test_chat_format_of_a_project_is_checked(
     assert "'hermes'" in error.value.problem.message
     missing = {"model.name": str(workspace / "no-model")}
     (agent,) = engine.call(lambda client: client.model_checks(path, missing))
-    assert agent.name == "Agent"
+    assert agent.name == "Sandbox"

@@ -14,7 +14,7 @@ from engine.protocol.problems import ConfigError
 from engine.protocol.records.machine.hardware import Check
 from engine.rollout.sandbox.view import CODE, LAUNCHER, SCRATCH, view_of
 
-NAME, AGENT = "Sandbox", "Agent"
+NAME = "Sandbox"
 TRIAL_S = 20.0
 RESTRICTED = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
 HINTS = {
@@ -38,18 +38,18 @@ def agent_checks(config: AgentConfig) -> list[Check]:
     if config.source == "outside":
         return []
     if config.sandbox == "none":
-        words = "Runs without a sandbox, with your rights."
-        return [Check(name=AGENT, state="good", words=words)]
+        words = "None: the agent runs with your rights."
+        return [Check(name=NAME, state="good", words=words)]
     if problem := trial_problem():
         words = f"agent.sandbox is {config.sandbox}, and this machine offers no sandbox: {problem}."
-        return [Check(name=AGENT, state="bad", words=words, hint=_hint())]
+        return [Check(name=NAME, state="bad", words=words, hint=_hint())]
     hosts = ", ".join(config.allowed_hosts[:3]) + (" …" if len(config.allowed_hosts) > 3 else "")
     reach = f"reaches the model and {hosts}" if hosts else "reaches the model alone"
     words = (
-        f"Each rollout runs in a sandbox: it {reach}, with {config.memory_mb:,} MB of memory and "
+        f"Each rollout runs in its own: it {reach}, with {config.memory_mb:,} MB of memory and "
         f"{config.disk_mb:,} MB of files."
     )
-    return [Check(name=AGENT, state="good", words=words)]
+    return [Check(name=NAME, state="good", words=words)]
 
 
 def require_sandbox() -> None:

@@ -20,6 +20,7 @@ from engine.protocol.records.machine.backends import BackendFacts, Provision
 from engine.protocol.records.machine.hardware import Card, Check
 from engine.protocol.records.runs import ProjectView, RunSummary, Scenario, SplitInfo
 from engine.protocol.requests.runs import ProjectFiles
+from engine.rollout.sandbox.machine import agent_checks
 
 SAMPLES = [
     Sample(
@@ -261,8 +262,9 @@ class FakeProjects:
         view = self.projects[request.query_params["path"]]
         config = ProjectConfig.model_validate(_nested(view.config, values))
         if self.chat_format is None:
-            return []
-        return chat_format_checks(self.chat_format, config.model, bool(view.agent_tools))
+            return agent_checks(config.agent)
+        checks = chat_format_checks(self.chat_format, config.model, bool(view.agent_tools))
+        return checks + agent_checks(config.agent)
 
     async def _forecast(self, request: Request) -> Forecast:
         values = json.loads(request.query_params.get("values", "{}"))

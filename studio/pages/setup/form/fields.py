@@ -71,7 +71,10 @@ LABELS = {
     "host": "Address",
     "content": "Upload messages",
     "when": "Conditions",
+    "cpu_s": "Processor time (s)",
 }
+UNITS = {"s": "s", "mb": "MB", "usd": "USD", "bytes": "bytes"}
+"""Units at the end of keys, as labels show them."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,10 @@ def _spec(key: str, info: FieldInfo) -> FieldSpec:
 def label_of(key: str) -> str:
     """Return the form label of a dotted key, from its last part."""
     name = key.rpartition(".")[2]
-    return LABELS.get(name, name.replace("_", " ").capitalize())
+    words, _, end = name.rpartition("_")
+    unit = UNITS.get(end) if words else None
+    text = (words if unit else name).replace("_", " ").capitalize()
+    return LABELS.get(name, f"{text} ({unit})" if unit else text)
 
 
 def section_of(key: str) -> str:

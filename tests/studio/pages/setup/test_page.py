@@ -259,15 +259,16 @@ def test_chat_format_is_shown_at_the_model_and_in_the_preflight(
         async with setting_up(engine, qapp, tmp_path) as (_, setup):
             words = "Qwen3 tool calls; reasoning kept until the next user message."
             await until(lambda: words in setup._form._first._note.words())
-            (note,) = setup._preflight._model_checks
+            note, sandbox = setup._preflight._model_checks
             assert note.accessibleName() == f"Chat format: {words} , good".replace(" ,", ",")
+            assert "the agent runs with your rights" in sandbox.accessibleName()
 
             engine.project_store.chat_format = ChatFormatFacts()
             setup._ask_forecast()
             await until(lambda: "No tool calls" in setup._form._first._note.words())
             engine.project_store.chat_format = None
             setup._ask_forecast()
-            await until(lambda: not setup._preflight._model_checks)
+            await until(lambda: len(setup._preflight._model_checks) == 1)
             assert "Chat format" not in setup._form._first._note.words()
 
     run(work())
