@@ -401,6 +401,18 @@ class ProjectConfig(Section):
     sweep: SweepConfig = SweepConfig()
     track: TrackConfig = TrackConfig()
 
+    @field_validator("backend")
+    @classmethod
+    def _check_experts(cls, backend: BackendConfig, info: ValidationInfo) -> BackendConfig:
+        model: ModelConfig | None = info.data.get("model")
+        for role in ("trainer", "sampler") if model and model.adapt_experts else ():
+            if (program := getattr(backend, role)) != "torch":
+                raise ValueError(
+                    f"has {role} = {program}, which cannot apply an adapter of experts: set "
+                    f"backend.{role} to torch, or model.adapt_experts to false"
+                )
+        return backend
+
     @field_validator("train")
     @classmethod
     def _check_room_for_answers(cls, train: TrainConfig, info: ValidationInfo) -> TrainConfig:

@@ -23,7 +23,8 @@ from engine.export.torch.logprobs import (
     load_exported,
     load_trained,
 )
-from engine.export.torch.merge import INDEX, BaseWeights, Factors, read_adapter, write_merged
+from engine.export.torch.experts import Factors
+from engine.export.torch.merge import INDEX, BaseWeights, read_adapter, write_merged
 from engine.export.torch.serve import ExportServer
 from engine.export.torch.vocabulary import read_vocabulary
 from engine.export.torch.weights import check_gguf, check_merged

@@ -58,9 +58,7 @@ def target_parameters(base: PreTrainedModel) -> list[str]:
             where="model.adapt_experts",
         )
     names = {id(part): name for name, part in base.named_modules()}
-    return [
-        f"{names[id(part)]}.{name}" for part in found.values() for name in projections(part)
-    ]
+    return [f"{names[id(part)]}.{name}" for part in found.values() for name in projections(part)]
 
 
 class Factors(NamedTuple):
