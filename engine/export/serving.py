@@ -24,8 +24,8 @@ def commands_for(
     """Commands that serve an export in the precision in which it was verified (`proven_in`). `base`
     is a hub id or name, `name` the model name for the server, `rank` that of the adapter. Without
     an explicit setting, other programs may choose a coarser precision. `images`: whether the model
-    reads images; only Atelier and vLLM are named then. `experts`: whether an adapter covers experts;
-    only Atelier is named then, as the others expect other names of their factors."""
+    reads images; only Atelier and vLLM are named then. `experts`: whether an adapter covers
+    experts; only Atelier is named then, as the others expect other names of their factors."""
     at, base, name = (shlex.quote(text) for text in (str(folder), base, name))
     ours = ServeCommand(tool="Atelier", command=f"atelier serve-model {at}")
     match kind:

@@ -71,7 +71,8 @@ def read_adapter(folder: Path, base: BaseWeights) -> dict[str, Factors]:
             layers[layer.removeprefix(PREFIX)] = Factors(down, up, scale)
     if 2 * len(layers) != len(tensors):
         raise _unusual("it has weights other than A and B", folder)
-    found, of_experts = {}, set[str]()
+    found: dict[str, Factors] = {}
+    of_experts: set[str] = set()
     if config.get("target_parameters"):
         shapes = Shapes(base.folder, {name: base.shape(name) for name in base.names})
         found, of_experts = expert_factors(shapes, layers, config["r"])
