@@ -8,7 +8,7 @@ import pytest
 
 from engine.client import EngineClient
 from engine.protocol.events.run import LogWritten, StepFinished
-from engine.protocol.problems import ModelError
+from engine.protocol.problems import Refused
 from engine.protocol.requests.exports import ExportCheckpoint, ExportReport
 from engine.protocol.requests.runs import TrajectoryQuery
 from tests.engine.policy.architectures import ROWS, SHAPE, TREES
@@ -144,7 +144,7 @@ def test_experts_of_a_mixture_are_trained_and_exported(
     for step in steps:
         assert step.metrics.get("grad_norm", 0) > 0
         assert step.metrics["logprob_gap/max"] <= 1e-4
-    logs = [event.message for event in events if isinstance(event, LogWritten)]
+    logs = [event.text for event in events if isinstance(event, LogWritten)]
     assert any("the routed experts of this mixture" in text for text in logs)
     for kind in ("merged", "adapter"):
         out = tmp_path / kind
@@ -166,6 +166,6 @@ def test_experts_of_a_dense_model_are_refused_before_a_run(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
     project = make_project(workspace / "dense", tiny_model)
-    with pytest.raises(ModelError, match=r"model\.adapt_experts is on, but .* is not a mixture"):
+    with pytest.raises(Refused, match=r"model\.adapt_experts is on, but .* is not a mixture"):
         engine.train(project, **EXPERTS)
     assert not list(project.glob("runs/*"))

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from engine.policy.torch.model.linear import times
 from engine.protocol.problems import ModelError
 
 ALIGNED_BYTES = 16
@@ -192,7 +191,8 @@ class Routed(torch.autograd.Function):
 
 class Groups:
     """Products of rows that are grouped by expert: one kernel on a GPU that has grouped products,
-    else one product for each expert that has rows."""
+    else one product for each expert that has rows. oneDNN, as in `linear`, would compile a kernel
+    for each number of rows."""
 
     def __init__(self, count_E: Tensor, x_PI: Tensor, weight_EOI: Tensor, up_EOr: Tensor) -> None:
         self._count_E = count_E
@@ -210,7 +210,7 @@ class Groups:
             return functional.grouped_mm(x_PI, weight_EOI.transpose(1, 2), offs=self._ends_E)
         y_PO = x_PI.new_empty(len(x_PI), weight_EOI.shape[1])
         for expert, rows in self._rows:
-            y_PO[rows] = times(x_PI[rows], weight_EOI[expert])
+            torch.mm(x_PI[rows], weight_EOI[expert].T, out=y_PO[rows])
         return y_PO
 
     def outer(self, left_PM: Tensor, right_PN: Tensor) -> Tensor:
@@ -220,7 +220,7 @@ class Groups:
             return found.masked_fill_((self._count_E == 0)[:, None, None], 0)
         found = left_PM.new_zeros(len(self._count_E), left_PM.shape[1], right_PN.shape[1])
         for expert, rows in self._rows:
-            found[expert] = times(left_PM[rows].T, right_PN[rows].T)
+            torch.mm(left_PM[rows].T, right_PN[rows], out=found[expert])
         return found
 
 
