@@ -147,7 +147,7 @@ def test_experts_in_bfloat16_are_those_in_float32_up_to_rounding(mixture: Path) 
     for dtype in ("float32", "bfloat16"):
         model = loaded(mixture, dtype=dtype, adapt_experts=True)
         experts = next(one for one in model.trained.modules() if isinstance(one, RoutedExperts))
-        x_SH = states_SH.to(model.dtype).requires_grad_()
+        x_SH = states_SH.to(model.dtype, copy=True).requires_grad_()
         y_SH = experts(x_SH, index_SK, weights_SK)
         assert y_SH.dtype == model.dtype
         y_SH.float().square().sum().backward()

@@ -60,7 +60,7 @@ def test_experts_are_adapted_by_the_torch_backend_alone(role: str) -> None:
     (problem,) = config_problems(values)
     assert problem.message == (
         f"backend has {role} = {program}, which cannot apply an adapter of experts: set "
-        f"backend.{role} to torch, or model.adapt_experts to false"
+        f"backend.{role} to torch, or model.adapt_experts to false."
     )
     assert config_problems({"model": {"adapt_experts": True}}) == []
     assert config_problems({"backend": {role: program}}) == []
