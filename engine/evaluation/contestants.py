@@ -96,7 +96,8 @@ def _base_of(spec: RunSpec) -> str:
 def _checkpoint(project: Path, config: ProjectConfig, found: NamedCheckpoint) -> Contestant:
     """Contestant of a checkpoint, with its LoRA rank and scale and the project's context."""
     model = found.spec.config.model
-    shape = {"name": model.name, "rank": model.rank, "alpha": model.alpha}
+    lora = {"rank": model.rank, "alpha": model.alpha, "adapt_experts": model.adapt_experts}
+    shape = {"name": model.name, **lora}
     one = Contestant(
         name=found.name,
         kind="base",

@@ -226,6 +226,7 @@ class _Job:
             served_name(source.spec),
             source.spec.config.model.rank,
             source.reads_images,
+            source.spec.config.model.adapt_experts,
         )
         return ExportReport(
             run_id=source.spec.id,

@@ -93,6 +93,7 @@ def provenance(source: Source, kind: ExportFormat, dtype: ExportDtype, proven_in
         "base": {"name": base.name, "licence": base.licence or None, "note": base.note},
         "rank": spec.config.model.rank,
         "alpha": spec.config.model.alpha,
+        "adapt_experts": spec.config.model.adapt_experts,
         "seed": spec.config.train.seed,
         "rubric_sha256": sha256(source.rubric.encode()).hexdigest() if source.rubric else None,
         "versions": spec.versions,
@@ -110,6 +111,8 @@ def model_card(source: Source, parity: ParityReport) -> str:
         rank=spec.config.model.rank,
         proven_in=parity.computed_in,
     )
+    if parity.format == "adapter" and spec.config.model.adapt_experts:
+        use = use.partition("`vllm serve")[0]  # which expects other names of an expert's factors
     sections = [
         _front_matter(source),
         f"# {spec.project}: {spec.name}, step {source.checkpoint.step}",
@@ -185,8 +188,9 @@ def _run_rows(source: Source, steps: int) -> list[tuple[str, str]]:
 
 def _adapter_rows(source: Source) -> list[tuple[str, str]]:
     model = source.spec.config.model
+    where = ", on attention layers and routed experts" if model.adapt_experts else ""
     return [
-        ("adapter", f"LoRA, rank {model.rank}, α {model.alpha:g}"),
+        ("adapter", f"LoRA, rank {model.rank}, α {model.alpha:g}{where}"),
         ("seed", str(source.spec.config.train.seed)),
         ("sha256 of the adapter", f"`{source.adapter_sha256}`"),
     ]

@@ -19,16 +19,19 @@ def commands_for(
     name: str,
     rank: int,
     images: bool = False,
+    experts: bool = False,
 ) -> list[ServeCommand]:
     """Commands that serve an export in the precision in which it was verified (`proven_in`). `base`
     is a hub id or name, `name` the model name for the server, `rank` that of the adapter. Without
     an explicit setting, other programs may choose a coarser precision. `images`: whether the model
-    reads images; only Atelier and vLLM are named then."""
+    reads images; only Atelier and vLLM are named then. `experts`: whether an adapter covers
+    experts; only Atelier is named then, as the others expect other names of their factors."""
     at, base, name = (shlex.quote(text) for text in (str(folder), base, name))
     ours = ServeCommand(tool="Atelier", command=f"atelier serve-model {at}")
     match kind:
         case "adapter":
-            found = [ours, *_of_adapter(at, base, name, rank, proven_in)]
+            others = [] if experts else _of_adapter(at, base, name, rank, proven_in)
+            found = [ours, *others]
         case "merged":
             found = [ours, *_of_merged(at, name, proven_in)]
         case _:

@@ -30,6 +30,13 @@ class ModelShape:
     """Bytes of one weight, and of one cached key or value."""
     intermediate: int = 0
     """Width of the feed-forward layers; only memory depends on it."""
+    idle_adapter: int = 0
+    """Weights of the LoRA matrices of experts that do not compute a token."""
+
+    @property
+    def active_adapter(self) -> int:
+        """N_a: weights of the LoRA matrices that compute a token."""
+        return self.adapter - self.idle_adapter
 
     @property
     def layers(self) -> int:
@@ -72,13 +79,13 @@ def _seen(tokens: int, window: int | None) -> int:
 def train_flops(
     shape: ModelShape, unique_tokens: float, scored_tokens: float, pairs: float
 ) -> float:
-    """FLOPs of a LoRA step: (4 N_b + 6 N_l) U + 4 V h M + 3 · 4 L n_q d_h · pairs, for N_b weights
-    of the base and N_l of the adapter, U `unique_tokens` and M `scored_tokens`.
+    """FLOPs of a LoRA step: (4 N_b + 6 N_a) U + 4 V h M + 3 · 4 L n_q d_h · pairs, for N_b weights
+    of the base and N_a of the adapter, U `unique_tokens` and M `scored_tokens`.
 
     Base weights need no gradient of their own, so they cost two passes (x Wᵀ and the gradient of
     x). So does the head, whose gradient is computed with its values. Attention costs twice as much
     backward as forward."""
-    body = (4 * shape.body + 6 * shape.adapter) * unique_tokens
+    body = (4 * shape.body + 6 * shape.active_adapter) * unique_tokens
     return body + 4 * shape.head * scored_tokens + 3 * shape.pair_flops * pairs
 
 
@@ -86,8 +93,8 @@ def forward_flops(
     shape: ModelShape, tokens: float, scored_tokens: float, pairs: float, adapter: bool = False
 ) -> float:
     """FLOPs of a forward pass over U `tokens`, M of them scored: 2 N_b U + 2 V h M + 4 L n_q d_h ·
-    pairs; `adapter` adds 2 N_l U. Symbols as in `train_flops`."""
-    body = 2 * (shape.body + (shape.adapter if adapter else 0)) * tokens
+    pairs; `adapter` adds 2 N_a U. Symbols as in `train_flops`."""
+    body = 2 * (shape.body + (shape.active_adapter if adapter else 0)) * tokens
     return body + 2 * shape.head * scored_tokens + shape.pair_flops * pairs
 
 

@@ -163,6 +163,7 @@ def shape_of(config: ProjectConfig, model: Model, precision: str) -> ModelShape:
     return ModelShape(
         body=counts["linear"],
         adapter=adapter_parameters(config, model),
+        idle_adapter=adapter_parameters(config, model) - _active_parameters(config, model),
         hidden=counts["hidden"],
         vocabulary=counts["vocabulary"],
         query_heads=counts["query_heads"],
@@ -174,6 +175,16 @@ def shape_of(config: ProjectConfig, model: Model, precision: str) -> ModelShape:
     )
 
 
+def _active_parameters(config: ProjectConfig, model: Model) -> int:
+    """Number of adapter parameters that compute a token."""
+    counts = counts_of(model)
+    experts = counts.get("active_expert_sides", 0) if config.model.adapt_experts else 0
+    return config.model.rank * (counts["lora_sides"] + experts)
+
+
 def adapter_parameters(config: ProjectConfig, model: Model) -> int:
-    """Number of adapter parameters: Σ rank · (in + out) over the linear layers."""
-    return config.model.rank * counts_of(model)["lora_sides"]
+    """Number of adapter parameters: Σ rank · (in + out) over the adapted layers and, if they are
+    adapted, the projections of each expert."""
+    counts = counts_of(model)
+    experts = counts.get("expert_sides", 0) if config.model.adapt_experts else 0
+    return config.model.rank * (counts["lora_sides"] + experts)

@@ -100,6 +100,7 @@ def _ladders(config: ProjectConfig, host: bool) -> Iterator[Iterator[Step]]:
     if not host:
         yield _turns(config)
         yield _bits(config)
+    yield _experts(config)
     yield _halves("model.rank", config.model.rank, LEAST_RANK, "Adapter of rank {:,}")
     yield _halves("model.max_context", config.model.max_context, LEAST_CONTEXT, "Context of {:,}")
 
@@ -119,7 +120,14 @@ def _turns(config: ProjectConfig) -> Iterator[Step]:
         yield Step("Alternate sampling and training", {"train.staleness": 0})
 
 
+def _experts(config: ProjectConfig) -> Iterator[Step]:
+    if config.model.adapt_experts:
+        yield Step("No adapter on experts", {"model.adapt_experts": False})
+
+
 def _bits(config: ProjectConfig) -> Iterator[Step]:
+    if config.model.adapt_experts:
+        return
     fewer = {"full": ("8bit", "4bit"), "8bit": ("4bit",), "4bit": ()}[config.backend.weights]
     for bits in fewer:
         values = {"backend.weights": bits, "backend.trainer": "unsloth"}

@@ -42,6 +42,8 @@ SEEING = ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen
 """Model types whose images are trained exactly, if their config has a `vision_config`."""
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 """Keys of a config that give the number of routed experts."""
+UNSTACKED = ("aria_text", "dbrx", "jetmoe", "llama4_text", "longcat_flash")
+"""Model types of mixtures whose experts have no stacked weights that PEFT adapts."""
 
 
 def architecture_problem(config: dict[str, Any], name: str) -> Problem | None:
@@ -78,9 +80,26 @@ def reads_images(config: dict[str, Any]) -> bool:
 
 def has_experts(config: dict[str, Any]) -> bool:
     """Whether a model with this config is a mixture of experts; the adapter then covers its
-    attention layers alone."""
+    attention layers and, with `model.adapt_experts`, its routed experts."""
     counts = (text_config(config).get(key) for key in EXPERTS)
     return any(isinstance(count, int) and count > 1 for count in counts)
+
+
+def experts_problem(config: dict[str, Any], name: str) -> Problem | None:
+    """Return why an adapter cannot cover the experts of a model with this config, or None."""
+    kinds = {str(config.get("model_type")), str(text_config(config).get("model_type"))}
+    if not has_experts(config):
+        why = "is not a mixture of experts"
+    elif kinds & set(UNSTACKED):
+        why = "is a mixture of experts whose weights are not stacked"
+    else:
+        return None
+    return Problem(
+        code="model.no_stacked_experts",
+        message=f"model.adapt_experts is on, but {name} {why}.",
+        hint="Set model.adapt_experts to false.",
+        where="model.adapt_experts",
+    )
 
 
 @cache

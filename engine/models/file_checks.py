@@ -31,6 +31,10 @@ OWN_ATTENTION = ("eager", "sdpa", "flash_attention_2", "flash_attention_3", "fle
 INDEX = "model.safetensors.index.json"
 FEED_FORWARD = {"mlp", "feed_forward", "shared_mlp", "block_sparse_moe", "gate_proj"}
 """Parts of the names of feed-forward layers, which get no adapter in a mixture of experts."""
+STACKED = {"input_linear", "output_linear"}
+"""Parts of the names of stacked experts in files without a part `experts` (Granite)."""
+FIRST, SECOND = (".gate_proj", ".w1"), (".up_proj", ".w3")
+"""Ends of the names of gate and up projections of single experts, which transformers stacks."""
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_k")
 
@@ -108,8 +112,10 @@ def read_json(file: Path) -> dict[str, Any]:
 def shape_counts(folder: Path) -> dict[str, int]:
     """Return counts by name from the safetensors headers and config.json: `parameters` (all),
     `linear` (parameters of the linear layers that compute a token; of a mixture's experts only the
-    active share), `lora_sides` (Σ in + out features of the layers that get a LoRA adapter), and the
-    config's numbers of layers and heads and its widths. Raises ModelError."""
+    active share), `lora_sides` (Σ in + out features of the layers that get a LoRA adapter),
+    `expert_sides` (the same of the projections of all experts) and `active_expert_sides` (of those
+    that compute a token), and the config's numbers of layers and heads and its widths. Raises
+    ModelError."""
     files = tuple((file, *_version(file)) for file in sorted(folder.glob("*.safetensors")))
     return dict(_counts(folder / "config.json", _version(folder / "config.json"), files))
 
@@ -127,13 +133,16 @@ def count_shapes(config_file: Path, headers: Iterable[dict[str, Any]]) -> dict[s
     config = text_config(read_json(config_file))
     shapes = [(name, one["shape"]) for tensors in headers for name, one in tensors.items()]
     share = active_share(config)
-    mixture = any("experts" in name.split(".") for name, _ in shapes)
-    total = linear = sides = 0
+    mixture = any(_of_experts(name, shape) for name, shape in shapes)
+    gated = any(_of_experts(name, shape) and _ends(name, FIRST) for name, shape in shapes)
+    total = linear = sides = expert_sides = 0
     for name, shape in shapes:
         size, parts = math.prod(shape), set(name.split("."))
         total += size
-        if "experts" in parts:
+        if _of_experts(name, shape):
             linear += int(size * share)
+            again = gated and _ends(name, SECOND)
+            expert_sides += 0 if "bias" in name else _expert_sides(shape, again)
         elif len(shape) == 2 and "embed" not in name and "lm_head" not in name:
             linear += size
             sides += 0 if mixture and FEED_FORWARD & parts else sum(shape)
@@ -157,6 +166,8 @@ def count_shapes(config_file: Path, headers: Iterable[dict[str, Any]]) -> dict[s
         "parameters": total,
         "linear": linear,
         "lora_sides": sides,
+        "expert_sides": expert_sides,
+        "active_expert_sides": int(expert_sides * share),
         "query_heads": heads,
         "key_heads": key_heads,
         "head_size": head_size,
@@ -165,6 +176,24 @@ def count_shapes(config_file: Path, headers: Iterable[dict[str, Any]]) -> dict[s
         "intermediate": number("intermediate_size", "n_inner", default=4 * hidden),
         "vocabulary": number("vocab_size"),
     }
+
+
+def _of_experts(name: str, shape: list[int]) -> bool:
+    """Whether a tensor of a file is a weight of routed experts."""
+    parts = set(name.split("."))
+    return "experts" in parts or (len(shape) == 3 and bool(STACKED & parts))
+
+
+def _ends(name: str, ends: tuple[str, ...]) -> bool:
+    return name.removesuffix(".weight").endswith(ends)
+
+
+def _expert_sides(shape: list[int], again: bool) -> int:
+    """Σ in + out features of an expert's projection in a tensor [out, in], or of stacked ones.
+    `again`: whether its inputs were counted, with the gate projection that it is stacked with."""
+    if len(shape) == 3:
+        return shape[0] * (shape[1] + shape[2])
+    return shape[0] if again else sum(shape)
 
 
 def _named_layers(config: dict[str, Any]) -> int | None:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import platformdirs
 
-from engine.models.architectures import architecture_problem
+from engine.models.architectures import architecture_problem, experts_problem
 from engine.models.file_checks import INDEX, check_folder, read_json
+from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import ModelError, Problem
 from engine.protocol.records.choices import ModelInfo
 from engine.protocol.records.runs import RunSpec
@@ -66,6 +67,8 @@ STARTERS = (
             "parameters": 134_515_008,
             "linear": 106_168_320,
             "lora_sides": 305_280,
+            "expert_sides": 0,
+            "active_expert_sides": 0,
             "query_heads": 9,
             "key_heads": 3,
             "head_size": 64,
@@ -107,6 +110,16 @@ def find_model(name: str) -> Path:
     safetensors, has no tokenizer or chat template, or if its architecture cannot be trained."""
     folder = check_folder(_locate(name), name)
     if problem := architecture_problem(read_json(folder / "config.json"), name):
+        raise ModelError(problem)
+    return folder
+
+
+def model_for(model: ModelConfig) -> Path:
+    """Return the folder of the model of these settings. Raises ModelError as `find_model` does, or
+    if the adapter cannot cover the layers that the settings ask for."""
+    folder = find_model(model.name)
+    problem = experts_problem(read_json(folder / "config.json"), model.name)
+    if model.adapt_experts and problem:
         raise ModelError(problem)
     return folder
 

@@ -80,6 +80,8 @@ class PolicyInfo(PolicyValue):
     """Why prefixes are not shared, as a clause; empty if they are."""
     frozen_experts: bool = False
     """Whether the model is a mixture of experts, whose adapter covers the attention layers only."""
+    adapted_experts: bool = False
+    """Whether the adapter covers the routed experts of a mixture too."""
     peak_flops: float = 0.0
     """Peak floating-point operations per second; 0 if not measured."""
     bandwidth: float = 0.0

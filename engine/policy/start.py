@@ -55,8 +55,16 @@ def without_sampler(config: ProjectConfig) -> ProjectConfig:
 
 
 def policy_spec(config: ProjectConfig, model: Path, shape: ModelConfig, seed: int) -> PolicySpec:
-    """Specification of a policy: the model in this folder with an adapter of this shape."""
+    """Specification of a policy: the model in this folder with an adapter of this shape. Raises
+    ConfigError if the backend cannot apply the adapter."""
     backend = config.backend
+    if shape.adapt_experts and (backend.trainer, backend.sampler) != ("torch", "torch"):
+        raise ConfigError.of(
+            "backend.no_experts",
+            "The adapter covers the experts of a mixture, which Unsloth and vLLM cannot apply.",
+            "Set backend.trainer and backend.sampler to torch.",
+            where="backend",
+        )
     return PolicySpec(
         model_path=str(model),
         model=shape,

@@ -160,6 +160,7 @@ def _ours(report: ExportReport, run: Path, request: ExportCheckpoint, target: Pa
         spec.config.model.name,
         served_name(spec),
         spec.config.model.rank,
+        experts=spec.config.model.adapt_experts,
     )
     tools = {one.tool for one in report.commands}
     commands = [one for one in commands if one.tool in tools]

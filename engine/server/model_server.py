@@ -57,6 +57,7 @@ class Served:
         self.kind: ExportFormat = about["format"]
         self.name = f"{about['run']['project']}-{about['run']['name']}".lower().replace(" ", "-")
         self.rank, self.alpha = int(about["rank"]), float(about["alpha"])
+        self.adapt_experts = self.kind == "adapter" and about.get("adapt_experts") is True
         proven = about.get("proven_in")
         self.proven_in = proven if proven in ("float32", "bfloat16") else "auto"
         """Precision in which the export was proven equal to the trained model."""
@@ -173,6 +174,7 @@ async def _policy(served: Served, dtype: str, context: int) -> AsyncIterator[Tor
         max_context=max(64, context),
         rank=served.rank,
         alpha=served.alpha,
+        adapt_experts=served.adapt_experts,
     )
     spec = PolicySpec(model_path=str(served.model), model=model, seed=0, batch_tokens=2048)
     with tempfile.TemporaryDirectory(prefix="atelier-") as scratch:

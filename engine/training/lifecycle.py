@@ -46,6 +46,13 @@ async def load(run: Run, policy: Policy) -> None:
             "The adapter covers the attention layers of this mixture of experts; its routers and "
             "feed-forward layers are not trained.",
         )
+    if info.adapted_experts:
+        await run.log(
+            "info",
+            "policy",
+            "The adapter covers the attention layers and the routed experts of this mixture of "
+            "experts; its routers and other feed-forward layers are not trained.",
+        )
     if info.peak_flops:
         await run.log(
             "info",

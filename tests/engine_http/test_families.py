@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from engine.client import EngineClient
-from engine.protocol.events.run import StepFinished
+from engine.protocol.events.run import LogWritten, StepFinished
+from engine.protocol.problems import Refused
+from engine.protocol.requests.exports import ExportCheckpoint, ExportReport
 from engine.protocol.requests.runs import TrajectoryQuery
 from tests.engine.policy.architectures import ROWS, SHAPE, TREES
 from tests.engine_http.conftest import Engine, make_project
@@ -124,3 +126,46 @@ def test_agent_with_a_tool_trains_on_each_family(
     assert all(branch.grammars for one in called for branch in one.branches)
     if title != "DeepSeek V3":  # its template shows neither reasoning nor words beside a call
         assert reasons == set()
+
+
+EXPERTS = {"model.adapt_experts": True, "train.steps": 2, "train.validate_every": 0}
+
+
+def test_experts_of_a_mixture_are_trained_and_exported(
+    engine: Engine, workspace: Path, tmp_path: Path
+) -> None:
+    """Two steps with LoRA on the experts: the sampler's log-probs equal the trainer's, and the
+    exported files compute the trained model's."""
+    model = make_model("Qwen3 Instruct 2507", tmp_path / "model")
+    run = engine.train(make_project(workspace / "experts", model), **EXPERTS)
+    events = engine.wait(run, 300)
+    steps = [event for event in events if isinstance(event, StepFinished)]
+    assert [step.step for step in steps] == [1, 2]
+    for step in steps:
+        assert step.metrics.get("grad_norm", 0) > 0
+        assert step.metrics["logprob_gap/max"] <= 1e-4
+    logs = [event.text for event in events if isinstance(event, LogWritten)]
+    assert any("the routed experts of this mixture" in text for text in logs)
+    for kind in ("merged", "adapter"):
+        out = tmp_path / kind
+        request = ExportCheckpoint(format=kind, out=str(out), prompts=4)
+
+        async def export(client: EngineClient, request: ExportCheckpoint = request) -> Any:
+            return [one async for one in client.export(run.id, 2, request)][-1]
+
+        report = engine.call(export)
+        assert isinstance(report, ExportReport)
+        assert report.parity.verdict == "equal", report.parity.failures
+        assert "on attention layers and routed experts" in (out / "README.md").read_text()
+    assert [one.tool for one in report.commands] == ["Atelier"]
+    config = json.loads((out / "adapter_config.json").read_text())
+    assert all("mlp.experts" in name for name in config["target_parameters"])
+
+
+def test_experts_of_a_dense_model_are_refused_before_a_run(
+    engine: Engine, workspace: Path, tiny_model: Path
+) -> None:
+    project = make_project(workspace / "dense", tiny_model)
+    with pytest.raises(Refused, match=r"model\.adapt_experts is on, but .* is not a mixture"):
+        engine.train(project, **EXPERTS)
+    assert not list(project.glob("runs/*"))

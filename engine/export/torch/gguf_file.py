@@ -16,7 +16,8 @@ from gguf import MODEL_ARCH, GGMLQuantizationType, GGUFReader, GGUFWriter, Llama
 from numpy.typing import NDArray
 from transformers import AutoConfig, PreTrainedConfig
 
-from engine.export.torch.merge import BaseWeights, Factors, Progress, merged
+from engine.export.torch.experts import Factors
+from engine.export.torch.merge import BaseWeights, Progress, merged
 from engine.export.torch.vocabulary import add_vocabulary
 from engine.protocol.problems import ModelError
 

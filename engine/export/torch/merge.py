@@ -8,7 +8,6 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from huggingface_hub import split_state_dict_into_shards_factory
@@ -16,20 +15,13 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from engine.export.torch.experts import Factors, Shapes, expert_factors
 from engine.models.file_checks import read_json
 from engine.protocol.problems import ModelError
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 PREFIX = "base_model.model."
 LANGUAGE_MODEL = "model.language_model."
-
-
-class Factors(NamedTuple):
-    """LoRA factors of one weight [O, I]: A [r, I], B [O, r], and the scale s."""
-
-    down: Tensor
-    up: Tensor
-    scale: float
 
 
 class BaseWeights:
@@ -70,18 +62,25 @@ def read_adapter(folder: Path, base: BaseWeights) -> dict[str, Factors]:
     _refuse_unusual(config, folder)
     scale = config["lora_alpha"] / config["r"]
     tensors = load_file(folder / WEIGHTS)
-    found = {}
+    layers = {}
     for name, down in tensors.items():
         if name.endswith(".lora_A.weight"):
             layer = name.removesuffix(".lora_A.weight")
             if (up := tensors.get(f"{layer}.lora_B.weight")) is None:
                 raise _unusual(f"{layer} has a matrix A but no B", folder)
-            weight = f"{layer.removeprefix(PREFIX)}.weight"
-            if not base.has(weight):  # files of Qwen2-VL and 2.5-VL have older names
-                weight = weight.replace(LANGUAGE_MODEL, "model.", 1)
-            found[weight] = Factors(down, up, scale)
-    if 2 * len(found) != len(tensors):
+            layers[layer.removeprefix(PREFIX)] = Factors(down, up, scale)
+    if 2 * len(layers) != len(tensors):
         raise _unusual("it has weights other than A and B", folder)
+    found: dict[str, Factors] = {}
+    of_experts: set[str] = set()
+    if config.get("target_parameters"):
+        shapes = Shapes(base.folder, {name: base.shape(name) for name in base.names})
+        found, of_experts = expert_factors(shapes, layers, config["r"])
+    for layer in layers.keys() - of_experts:
+        weight = f"{layer}.weight"
+        if not base.has(weight):  # files of Qwen2-VL and 2.5-VL have older names
+            weight = weight.replace(LANGUAGE_MODEL, "model.", 1)
+        found[weight] = layers[layer]
     return found
 
 
@@ -98,7 +97,7 @@ def merged(base: BaseWeights, adapter: dict[str, Factors]) -> Iterator[tuple[str
     for name in base.names:
         weight = base.tensor(name).float()
         if factors := adapter.get(name):
-            weight = weight + factors.scale * (factors.up.float() @ factors.down.float())
+            weight = weight + factors.delta()
         yield name, weight
 
 

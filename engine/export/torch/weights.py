@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 
+from engine.export.torch.experts import Factors
 from engine.export.torch.gguf_file import GgufWeights
-from engine.export.torch.merge import WEIGHTS, BaseWeights, Factors, Progress
+from engine.export.torch.merge import WEIGHTS, BaseWeights, Progress
 from engine.protocol.requests.exports import WeightsCheck
 
 ROUND_OFF = 2.0**-24
@@ -109,17 +110,20 @@ def _check(
 
 
 def _bounds(weight: Tensor, factors: Factors | None) -> Iterator[tuple[slice, Bounds]]:
-    """Yield slices of rows with their bounds; both bounds are equal without an adapter."""
-    for start in range(0, max(1, len(weight)), ROWS):
-        rows = slice(start, start + ROWS)
+    """Yield slices of rows (of experts, if they are stacked) with their bounds; both bounds are
+    equal without an adapter."""
+    step = 1 if factors and factors.up.ndim == 3 else ROWS
+    for start in range(0, max(1, len(weight)), step):
+        rows = slice(start, start + step)
         piece = weight[rows]
         if factors is None:
             yield rows, (piece.float(), piece.float())
             continue
-        down, up = factors.down.double(), factors.up[rows].double()
+        of_rows = factors.rows(rows)
+        down, up = of_rows.down.double(), of_rows.up.double()
         exact = piece.double() + factors.scale * (up @ down)
         size = piece.double().abs() + abs(factors.scale) * (up.abs() @ down.abs())
-        terms = (len(down) + 3) * ROUND_OFF
+        terms = (down.shape[-2] + 3) * ROUND_OFF
         noise = terms / (1 - terms) * size
         yield rows, ((exact - noise).float(), (exact + noise).float())
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 from peft import PeftModel
-from peft.tuners.lora import LoraLayer
+from peft.tuners.lora import LoraLayer, ParamWrapper
 from torch import nn
 from transformers import PreTrainedConfig
 
@@ -75,7 +75,11 @@ def _best_seconds(work: Callable[[], object], device: torch.device) -> float:
 def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
     """Shape of a loaded model, counted from its layers."""
     config = trained.config.get_text_config()
-    layers = [module for module in trained.modules() if isinstance(module, LoraLayer)]
+    layers = [
+        module
+        for module in trained.modules()
+        if isinstance(module, LoraLayer) and not isinstance(module, ParamWrapper)
+    ]
     heads, window = config.num_attention_heads, getattr(config, "sliding_window", None)
     key_heads, head_size = _widest_keys(config)
     kinds = getattr(config, "layer_types", None) or (
@@ -86,6 +90,7 @@ def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
         body=sum(layer.in_features * layer.out_features for layer in layers)
         + _unadapted_weights(trained, layers),
         adapter=sum(p.numel() for p in trained.parameters() if p.requires_grad),
+        idle_adapter=_idle_weights(trained),
         hidden=head.shape[1],
         vocabulary=head.shape[0],
         query_heads=heads,
@@ -97,12 +102,21 @@ def shape_of(trained: PeftModel, dtype: torch.dtype) -> ModelShape:
     )
 
 
+def _idle_weights(trained: PeftModel) -> int:
+    """Weights of the LoRA matrices of experts that do not compute a token."""
+    share = active_share(trained.config.get_text_config().to_dict())
+    wrappers = [part for part in trained.modules() if isinstance(part, ParamWrapper)]
+    factors = [p for one in wrappers for p in (*one.lora_A.parameters(), *one.lora_B.parameters())]
+    return int((1 - share) * sum(p.numel() for p in factors))
+
+
 def _unadapted_weights(trained: PeftModel, adapted: list[LoraLayer]) -> int:
     """Weights of layers without an adapter that compute a token: those of a mixture's routers,
     dense layers and active experts."""
     decoder = trained.get_base_model().get_decoder()
     others = [*adapted, *(part for part in decoder.modules() if isinstance(part, nn.Embedding))]
     known = {id(p) for part in others for p in part.parameters()}  # type: ignore[attr-defined]
+    known |= {id(p) for p in decoder.parameters() if p.requires_grad}
     share = active_share(trained.config.get_text_config().to_dict())
     return sum(
         int(p.numel() * share) if p.ndim == 3 else p.numel()

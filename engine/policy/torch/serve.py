@@ -133,10 +133,12 @@ class PolicyServer:
         cached = min(budget, MOST_CACHED)
         self._sampler = kind(model, model.eos_tokens, self._deliver, cached, self._refuse)
         peak, bandwidth = model.limits
+        mixture = has_experts(model.trained.get_base_model())
         return PolicyInfo(
             shares_prefixes=model.shares_prefixes,
             unshared_reason=model.unshared_reason,
-            frozen_experts=has_experts(model.trained.get_base_model()),
+            frozen_experts=mixture and not spec.model.adapt_experts,
+            adapted_experts=spec.model.adapt_experts,
             peak_flops=peak,
             bandwidth=bandwidth,
             parameters=model.parameters(),

@@ -30,6 +30,9 @@ class ModelConfig(Section):
     """Rank of the LoRA adapters, one per linear layer."""
     alpha: Annotated[float, Field(gt=0, le=1024)] = 32
     """LoRA scale: the adapter's output is multiplied by alpha / rank."""
+    adapt_experts: bool = False
+    """Also put LoRA on the routed experts of a mixture (MoE), each of this rank; without it, the
+    adapter of a mixture covers the attention layers alone. Needs the torch trainer and sampler."""
     thinking: Literal["default", "on", "off"] = "default"
     """Reasoning before an answer, for models whose chat template can turn it on and off; `default`
     leaves it to the template."""
@@ -413,6 +416,18 @@ class ProjectConfig(Section):
     evaluate: EvaluateConfig = EvaluateConfig()
     sweep: SweepConfig = SweepConfig()
     track: TrackConfig = TrackConfig()
+
+    @field_validator("backend")
+    @classmethod
+    def _check_experts(cls, backend: BackendConfig, info: ValidationInfo) -> BackendConfig:
+        model: ModelConfig | None = info.data.get("model")
+        for role in ("trainer", "sampler") if model and model.adapt_experts else ():
+            if (program := getattr(backend, role)) != "torch":
+                raise ValueError(
+                    f"has {role} = {program}, which cannot apply an adapter of experts: set "
+                    f"backend.{role} to torch, or model.adapt_experts to false"
+                )
+        return backend
 
     @field_validator("train")
     @classmethod

@@ -8,10 +8,10 @@ import threading
 from collections import OrderedDict
 from pathlib import Path
 
-from engine.models.architectures import has_experts
+from engine.models.architectures import experts_problem, has_experts
 from engine.models.file_checks import read_json
 from engine.models.registry import find_model
-from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.project import ModelConfig, ProjectConfig
 from engine.protocol.problems import AtelierError, in_one_line
 from engine.protocol.records.chat_format import NAME, ChatFormatFacts, chat_format_checks
 from engine.protocol.records.machine.hardware import Check
@@ -63,7 +63,7 @@ def model_checks(project: Path, config: ProjectConfig) -> list[Check]:
         words = f"The tokenizer in {folder} cannot be loaded: {in_one_line(error)[:200]}."
         return [Check(name=NAME, state="bad", words=words, hint="Download the model again.")]
     checks = chat_format_checks(facts, config.model, uses_tools(project, config))
-    return [*checks, *_adapter(folder)]
+    return [*checks, *_adapter(folder, config.model)]
 
 
 def uses_tools(project: Path, config: ProjectConfig) -> bool:
@@ -79,13 +79,22 @@ def uses_tools(project: Path, config: ProjectConfig) -> bool:
     return any(word in text for word in TOOL_WORDS)
 
 
-def _adapter(folder: Path) -> list[Check]:
-    if not has_experts(read_json(folder / "config.json")):
+def _adapter(folder: Path, model: ModelConfig) -> list[Check]:
+    """Layers that the adapter of a mixture of experts covers; empty for other models."""
+    config = read_json(folder / "config.json")
+    if model.adapt_experts and (problem := experts_problem(config, model.name)):
+        return [Check(name="Adapter", state="bad", words=problem.message, hint=problem.hint)]
+    if not has_experts(config):
         return []
     words = (
         "Mixture of experts: the adapter covers the attention layers; routers and experts are not "
         "trained."
     )
+    if model.adapt_experts:
+        words = (
+            "Mixture of experts: the adapter covers the attention layers and the routed experts; "
+            "routers, shared experts and dense feed-forward layers are not trained."
+        )
     return [Check(name="Adapter", state="good", words=words)]
 
 

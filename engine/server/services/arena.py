@@ -193,7 +193,8 @@ class ArenaService:
     ) -> Policy:
         """Policy with the contestant's weights, loaded if necessary. Raises Refused if memory is
         short for it while `crowded` (a run is active)."""
-        name = f"{contestant.model_path} {model.rank} {model.alpha} {model.dtype}"
+        adapter = f"{model.rank} {model.alpha} {model.adapt_experts}"
+        name = f"{contestant.model_path} {adapter} {model.dtype}"
         loaded = self._loaded.get(name)
         if loaded is None:
             if crowded:

@@ -32,7 +32,7 @@ from engine.storage.run_folder.images import ImageStore
 from engine.storage.run_folder.run import DATABASE, Run, run_reader, write_spec
 
 SCRATCH = ".branch-"
-FIXED = ("name", "rank", "alpha")
+FIXED = ("name", "rank", "alpha", "adapt_experts")
 """Model settings that a branch cannot change, because the adapter depends on them."""
 ADAPTER_CONFIG = "adapter_config.json"
 PLAIN = {"bias": "none", "use_dora": False, "modules_to_save": None, "lora_bias": False}
@@ -149,7 +149,8 @@ def _replayed(found: NamedCheckpoint, overrides: dict[str, Any]) -> int:
 
 
 def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origin:
-    """Return the origin for a PEFT adapter, with the rank and alpha of its configuration."""
+    """Return the origin for a PEFT adapter, with the rank and alpha of its configuration; experts
+    are adapted if it has factors of them, or if the settings ask for it."""
     if request.replay:
         raise ConfigError.of(
             "branch.nothing_behind", "An adapter without a run has no steps to replay."
@@ -158,7 +159,10 @@ def _of_adapter(folder: Path, config: ProjectConfig, request: StartRun) -> Origi
     rank, alpha = values["r"], float(values["lora_alpha"])
     if values.get("use_rslora"):
         alpha *= rank**0.5  # its scale is alpha / √r (2312.03732), ours alpha / r
-    config = changed_config(config, {"model.rank": rank, "model.alpha": alpha})
+    changed: dict[str, Any] = {"model.rank": rank, "model.alpha": alpha}
+    if values.get("target_parameters"):
+        changed["model.adapt_experts"] = True
+    config = changed_config(config, changed)
     parent = Parent(name=folder.name, adapter=sha256_of(folder / checkpoint.WEIGHTS))
     return Origin(parent, config, folder)
 

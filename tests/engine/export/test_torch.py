@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from engine.export.parity import LIMITS, greedy_match, logprob_gap
 from engine.export.torch import companion_files
+from engine.export.torch.experts import Factors
 from engine.export.torch.gguf_file import FILE, write_gguf
 from engine.export.torch.llamacpp import convert, find_converter
 from engine.export.torch.logprobs import (
@@ -23,7 +24,7 @@ from engine.export.torch.logprobs import (
     load_exported,
     load_trained,
 )
-from engine.export.torch.merge import INDEX, BaseWeights, Factors, read_adapter, write_merged
+from engine.export.torch.merge import INDEX, BaseWeights, read_adapter, write_merged
 from engine.export.torch.serve import ExportServer
 from engine.export.torch.vocabulary import read_vocabulary
 from engine.export.torch.weights import check_gguf, check_merged

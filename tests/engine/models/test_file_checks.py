@@ -140,6 +140,8 @@ def test_counts_of_a_mixture_of_experts(folder: Path) -> None:
     assert counts["parameters"] == 80 + 64 + 32 + 192
     assert counts["linear"] == 64 + 32 + 96
     assert counts["lora_sides"] == 16
+    assert counts["expert_sides"] == 4 * (6 + 8)
+    assert counts["active_expert_sides"] == 2 * (6 + 8)
     assert (counts["key_heads"], counts["head_size"]) == (counts["query_heads"], 24)
 
 

@@ -1,9 +1,9 @@
 """Loading of a model's weights from its folder, with a new adapter on every linear layer.
 
-In a mixture of experts (MoE) the adapter covers the attention layers only. Experts are stacked
-weights, which PEFT adapts by adding a product of their full size in every forward pass, and it maps
-the names of shared and dense feed-forward layers to them; exports merge linear layers only. So
-routers are frozen, and load-balancing losses are not used in training.
+In a mixture of experts (MoE) the adapter covers the attention layers and, with
+`model.adapt_experts`, the routed experts (`experts.py`). PEFT maps the names of shared and dense
+feed-forward layers to those of experts, so they get none. Routers are frozen, and load-balancing
+losses are not used in training.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from transformers.pytorch_utils import Conv1D
 from engine.models.architectures import FAMILIES, reads_images
 from engine.models.file_checks import FEED_FORWARD
 from engine.policy.base import PolicySpec
-from engine.policy.torch.model import attention
+from engine.policy.torch.model import attention, experts
 from engine.policy.torch.model.adapter import LoraLinear
 from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import ModelError
@@ -47,9 +47,11 @@ def load(spec: PolicySpec, dtype: torch.dtype, device: torch.device) -> PeftMode
     base = _load_base(spec.model_path, dtype).to(device)
     torch.manual_seed(spec.seed)
     try:
-        return get_peft_model(base, _lora_config(spec.model, base))  # type: ignore[no-any-return]
+        model: PeftModel = get_peft_model(base, _lora_config(spec.model, base))
     except (ValueError, RuntimeError) as error:
         raise not_loadable(spec.model_path, error) from error
+    experts.route(model)
+    return model
 
 
 def _load_base(path: str, dtype: torch.dtype) -> PreTrainedModel:
@@ -97,6 +99,7 @@ def _lora_config(model: ModelConfig, base: PreTrainedModel) -> LoraConfig:
         lora_dropout=0.0,
         target_modules=adapted_layers(base),
         fan_in_fan_out=any(isinstance(layer, Conv1D) for layer in base.modules()),
+        target_parameters=experts.target_parameters(base) if model.adapt_experts else None,
         task_type="CAUSAL_LM",
     )
     config._register_custom_module({nn.Linear: LoraLinear})

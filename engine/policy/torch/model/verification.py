@@ -8,6 +8,7 @@ trainer. A model for which the two differ is refused.
 S tokens of the probe, H hidden, V vocabulary.
 """
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Protocol
@@ -20,6 +21,7 @@ from transformers import PreTrainedConfig
 from engine.models.architectures import FAMILIES
 from engine.policy.torch.model import attention
 from engine.policy.torch.model.attention import Plan
+from engine.policy.torch.model.experts import RoutedExperts
 from engine.policy.torch.model.images import ImageTokens
 from engine.policy.torch.training.prefix_tree import TreePlan, grow
 from engine.protocol.problems import ModelError
@@ -146,8 +148,11 @@ def plain_forward(
     hook = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     given = {name: tensor.to(tokens_S.device) for name, tensor in (image or {}).items()}
     base.set_attn_implementation(attention.implementation(base.config, "eager"))
+    routed = any(isinstance(part, RoutedExperts) for part in trained.modules())
+    untouched = trained.disable_adapter() if routed else contextlib.nullcontext()
     try:
-        logits_1SV = trained(input_ids=tokens_S[None], use_cache=False, **given).logits
+        with untouched:  # a new adapter has no effect; experts without it are those of transformers
+            logits_1SV = trained(input_ids=tokens_S[None], use_cache=False, **given).logits
     finally:
         base.set_attn_implementation(attention.implementation(base.config, attention.NAME))
         hook.remove()

@@ -16,7 +16,7 @@ from engine.environments.agent_packages import packages_python
 from engine.evaluation.stored import store_scenarios
 from engine.judge.prompting.rubric import load_rubric
 from engine.judge.ruler import check_fit
-from engine.models.registry import find_model
+from engine.models.registry import model_for
 from engine.protocol.config.project import JudgeConfig, ProjectConfig
 from engine.protocol.records.runs import RunOfSweep, RunSpec, Scenario
 from engine.protocol.requests.runs import StartRun
@@ -63,7 +63,7 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     refuse_outside(config)
     check_files(project, config)
     check_addresses(config, more=request.confirmed_addresses)
-    model = find_model(config.model.name)
+    model = model_for(config.model)
     data = None
     if request.kind == "sft":
         data = await asyncio.to_thread(_demonstrations, project, config, model)
@@ -120,7 +120,7 @@ async def check_sweep_run(project: Path, config: ProjectConfig) -> Path:
     refuse_outside(config)
     check_files(project, config)
     check_addresses(config)
-    model = find_model(config.model.name)
+    model = model_for(config.model)
     await _check_rollouts(project, config)
     rubric_of(project, config.judge)
     return model

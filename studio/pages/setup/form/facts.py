@@ -35,11 +35,12 @@ def effort_words(config: ProjectConfig) -> str:
 def follows(config: ProjectConfig) -> list[tuple[str, str]]:
     """Return the derived settings (loss, learning rate, adapter …) as (name, value) rows."""
     train, model, algorithm = config.train, config.model, config.train.algorithm
+    experts = ", experts too" if model.adapt_experts else ""
     return [
         ("Loss", f"{algorithm.loss.kind}, mean per {algorithm.average}"),
         ("Advantage", shown(algorithm.advantage.kind)),
         ("Learning rate", f"{train.lr:g}"),
-        ("Adapter", f"rank {model.rank}, α {model.alpha:g}"),
+        ("Adapter", f"rank {model.rank}, α {model.alpha:g}{experts}"),
         ("Context", f"{model.max_context:,} tokens"),
         ("Completion", f"up to {train.max_tokens:,}"),
         ("Checkpoints", f"every {train.checkpoint_every} steps"),

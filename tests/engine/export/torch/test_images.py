@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from engine.export.torch.logprobs import load_exported, load_trained
 from engine.export.torch.merge import BaseWeights, read_adapter
 from tests.engine.export.test_torch import CPU, check, passages, write
-from tests.engine.policy.torch.test_architectures import loaded
+from tests.engine.policy.exactness import loaded
 from tests.support.seeing import KINDS, PLACEHOLDER, image_input, save_model, save_processor
 
 DENSE = [kind for kind in KINDS if not kind.endswith("moe")]

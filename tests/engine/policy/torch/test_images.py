@@ -5,29 +5,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from peft import PeftModel
 from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForImageTextToText
 
 from engine.models.architectures import architecture_problem
 from engine.models.file_checks import read_json
-from engine.policy.base import (
-    ImageInput,
-    PolicySpec,
-    SampledToken,
-    SampleRequest,
-    TrainBatch,
-    TrainItem,
-)
+from engine.policy.base import ImageInput, PolicySpec, SampledToken, SampleRequest, TrainItem
 from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.sampling.sampler import AloneSampler, Sampler
-from engine.policy.torch.training.trainer import forward_backward
 from engine.policy.worker import TorchPolicy
 from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import PolicyError, RolloutError
 from tests.engine.policy.conftest import load
-from tests.engine.policy.torch.test_architectures import loaded
+from tests.engine.policy.exactness import assert_exact, loaded, padded
 from tests.support.seeing import KINDS, PLACEHOLDER, image_input, save_model
 
 ROWS = ("qwen3_5", "qwen3_5_moe")
@@ -95,58 +86,33 @@ def items_with_images(model: LoraModel, folder: Path) -> list[TrainItem]:
     return found
 
 
-def plain_losses(folder: Path, adapter: Path, items: list[TrainItem]) -> tuple[PeftModel, Tensor]:
-    """Plain model with PEFT's adapter, and minus the sum of advantage · log-prob over the trained
-    tokens, by one padded batch."""
-    base = AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="eager").eval()
-    plain = PeftModel.from_pretrained(base, adapter, is_trainable=True).eval()
-    longest = max(len(item.tokens) for item in items)
-    rows = torch.tensor([item.tokens + [0] * (longest - len(item.tokens)) for item in items])
-    mask = torch.tensor([[int(n < len(item.tokens)) for n in range(longest)] for item in items])
+def image_arguments(items: list[TrainItem]) -> dict[str, Tensor]:
+    """Arguments of a transformers model for the images of a padded batch of items."""
     stored = [load_file(image.file) for item in items for image in item.images]
-    given = {
+    return {
         "pixel_values": torch.cat([one["pixels"] for one in stored]),
         "image_grid_thw": torch.stack([one["grid"] for one in stored]),
-        "mm_token_type_ids": (rows == PLACEHOLDER).int(),
+        "mm_token_type_ids": (padded(items)[0] == PLACEHOLDER).int(),
     }
-    logits = plain(input_ids=rows, attention_mask=mask, use_cache=False, **given).logits.float()
-    logprobs = logits[:, :-1].log_softmax(-1).gather(-1, rows[:, 1:, None])[..., 0]
-    losses = []
-    for row, item in zip(logprobs, items, strict=True):
-        trained = torch.cat([row[start - 1 : end - 1] for start, end in item.spans])
-        torch.testing.assert_close(trained.detach(), torch.tensor(item.logprobs), rtol=0, atol=1e-4)
-        losses.append(-(torch.tensor(item.advantages) * trained).sum())
-    return plain, torch.stack(losses).sum()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sampler_and_gradients_equal_transformers(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "experts"),
+    [*((kind, False) for kind in KINDS), ("qwen3_vl_moe", True), ("qwen3_5_moe", True)],
+)
+def test_sampler_and_gradients_equal_transformers(kind: str, experts: bool, tmp_path: Path) -> None:
     folder = save_model(kind, tmp_path / "model")
     assert architecture_problem(read_json(folder / "config.json"), kind) is None
-    model = loaded(folder)
+    model = loaded(folder, adapt_experts=experts)
     assert model.images is not None
     assert model.shares_prefixes == (kind not in ROWS)
     assert model.publish_gap() <= 1e-4
     items = items_with_images(model, tmp_path / "images")
-    normaliser = sum(len(item.logprobs) for item in items)
-    batch = TrainBatch(items=[model.with_images(item) for item in items], normaliser=normaliser)
-    metrics = forward_backward(model, batch, 200, lambda done, total: None)
-    assert metrics["logprob_gap/max"] <= 1e-4
-    model.save_adapter(tmp_path / "adapter", "base")
-    plain, loss = plain_losses(folder, tmp_path / "adapter", items)
-    (loss / normaliser).backward()
-    expected = {name: p.grad for name, p in plain.named_parameters() if p.requires_grad}
-    assert expected.keys() == model.adapter.keys()
-    assert not any("visual" in name for name in expected)
-    square, error = 0.0, 0.0
-    for name, parameter in model.adapter.items():
-        if (wanted := expected[name]) is not None:
-            assert parameter.grad is not None
-            square += wanted.square().sum().item()
-            error += (parameter.grad - wanted).square().sum().item()
-    relative = (error / square) ** 0.5
-    print(f"{kind}: gradient differs by {relative:.1e}, {metrics['logprob_gap/max']:.1e} nats")
-    assert relative <= 1e-5
+    base = AutoModelForImageTextToText.from_pretrained(folder, attn_implementation="eager")
+    given = image_arguments(items)
+    assert_exact(kind, model, base, items, tmp_path / "adapter", given)
+    assert not any("visual" in name for name in model.adapter)
+    assert any("experts" in name for name in model.adapter) == experts
 
 
 def test_the_cache_reuses_equal_images_only(tmp_path: Path) -> None:

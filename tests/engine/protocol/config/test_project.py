@@ -53,6 +53,19 @@ def test_thinking_budget_leaves_room_for_an_answer(
     assert all(problem.message.startswith(words or "") for problem in problems)
 
 
+@pytest.mark.parametrize("role", ["trainer", "sampler"])
+def test_experts_are_adapted_by_the_torch_backend_alone(role: str) -> None:
+    program = {"trainer": "unsloth", "sampler": "vllm"}[role]
+    values = {"model": {"adapt_experts": True}, "backend": {role: program}}
+    (problem,) = config_problems(values)
+    assert problem.message == (
+        f"backend has {role} = {program}, which cannot apply an adapter of experts: set "
+        f"backend.{role} to torch, or model.adapt_experts to false."
+    )
+    assert config_problems({"model": {"adapt_experts": True}}) == []
+    assert config_problems({"backend": {role: program}}) == []
+
+
 def test_default_settings_match_the_design() -> None:
     train = ProjectConfig().train
     assert train.algorithm.advantage.kind == "group_mean"

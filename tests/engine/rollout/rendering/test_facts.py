@@ -129,7 +129,15 @@ def test_checks_of_a_mixture_of_experts_name_what_is_trained(folder: Path, tmp_p
     (folder / "config.json").write_text(json.dumps({**settings, "num_experts": 128}))
     (_, adapter) = model_checks(tmp_path, config)
     assert (adapter.name, adapter.state) == ("Adapter", "good")
-    assert "attention layers" in adapter.words
+    assert "attention layers; routers and experts are not trained" in adapter.words
+    experts = ProjectConfig(model=ModelConfig(name="m", adapt_experts=True))
+    (_, adapter) = model_checks(tmp_path, experts)
+    assert adapter.state == "good"
+    assert "the attention layers and the routed experts" in adapter.words
+    (folder / "config.json").write_text(json.dumps({**settings, "model_type": "qwen3"}))
+    (_, adapter) = model_checks(tmp_path, experts)
+    assert (adapter.name, adapter.state) == ("Adapter", "bad")
+    assert adapter.words == "model.adapt_experts is on, but m is not a mixture of experts."
 
 
 def test_unreadable_tokenizer_is_reported(folder: Path, tmp_path: Path) -> None:
