@@ -31,7 +31,8 @@ ROOT = Path(__file__).parents[2]
 STAYING = (
     "engine.judge.providers.worker",
     "engine.policy.torch.preloaded",
-    "fork-server of torch processes",
+    "engine.judge.providers.preloaded",
+    "fork-server of ",
 )
 """Processes that a shared engine keeps for the next test."""
 CACHE = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")

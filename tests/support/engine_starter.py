@@ -27,6 +27,7 @@ from engine.policy.fork_server import INHERITED
 from engine.policy.worker import TORCH, VARIABLES, TorchPolicy, peak_rates
 from engine.runtime.closing import closing
 from engine.runtime.life_pipe import adopt_orphans
+from engine.runtime.preloaded import serve_forks, show_command
 from engine.runtime.variables import allowed_environment
 
 ROOT = Path(__file__).parents[2]
@@ -231,9 +232,9 @@ def main() -> None:
                     os.close(descriptor)
                 line.close()
                 if not request:
-                    become_fork_server(descriptors, write, preloaded)
+                    become_fork_server(descriptors, write)
                 os.close(write)
-                become_engine(request, descriptors, preloaded)
+                become_engine(request, descriptors)
             for descriptor in (write, *descriptors):
                 os.close(descriptor)
             with os.fdopen(read) as answer:
@@ -251,7 +252,7 @@ def report_ended(line: socket.socket) -> None:
         return
 
 
-def become_fork_server(descriptors: list[int], pid: int, preloaded: Any) -> NoReturn:
+def become_fork_server(descriptors: list[int], pid: int) -> NoReturn:
     """Leave a fork server behind, an orphan for the test process, with its PID in the pipe."""
     requests, life = descriptors
     if server := os.fork():
@@ -259,23 +260,23 @@ def become_fork_server(descriptors: list[int], pid: int, preloaded: Any) -> NoRe
         os._exit(0)
     os.close(pid)
     os.setsid()
-    preloaded.serve_forks(socket.socket(fileno=requests), life)
+    serve_forks(socket.socket(fileno=requests), life, "torch")
     os._exit(0)
 
 
-def become_engine(request: dict[str, Any], descriptors: list[int], preloaded: Any) -> NoReturn:
+def become_engine(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
     """Run the engine or command in this process; an engine is the parent of its fork server."""
     code = 1
     try:
         stdout, stderr = descriptors
         os.dup2(stderr, 2)
         os.close(stderr)
-        inherited = start_fork_server(stdout, preloaded) if "serve" in request["argv"] else {}
+        inherited = start_fork_server(stdout) if "serve" in request["argv"] else {}
         os.dup2(stdout, 1)
         os.close(stdout)
         os.environ.clear()
         os.environ.update(request["environment"] | inherited)
-        code = run_engine(request["argv"], preloaded)
+        code = run_engine(request["argv"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:  # noqa: BLE001 - the interpreter would print it, and exit with 1
@@ -286,7 +287,7 @@ def become_engine(request: dict[str, Any], descriptors: list[int], preloaded: An
         os._exit(code)
 
 
-def start_fork_server(stdout: int, preloaded: Any) -> dict[str, str]:
+def start_fork_server(stdout: int) -> dict[str, str]:
     """Fork the fork server of this engine; returns the variable that describes it."""
     requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     life, ours = os.pipe()
@@ -297,19 +298,19 @@ def start_fork_server(stdout: int, preloaded: Any) -> dict[str, str]:
         for descriptor in (stdout, ours):
             os.close(descriptor)
         requests.close()
-        preloaded.serve_forks(theirs, life)
+        serve_forks(theirs, life, "torch")
         os._exit(0)
     for descriptor in (theirs.detach(), life):
         os.close(descriptor)
     return {INHERITED: f"{requests.detach()},{ours},{pid}"}
 
 
-def run_engine(argv: list[str], preloaded: Any) -> int:
+def run_engine(argv: list[str]) -> int:
     """Do what `python -m engine ...` does, with its command line."""
     from engine.cli.main import main as command_line
 
     peak_rates.update({(dtype, "", *TORCH): RATES for dtype in ("auto", "float32", "bfloat16")})
-    preloaded.show_command("\0".join(argv))
+    show_command("\0".join(argv))
     sys.argv = argv[2:]
     time.tzset()
     return command_line()

@@ -15,8 +15,8 @@ import pytest
 
 from engine.policy import fork_server
 from engine.policy.base import AdamStep, SampleRequest
-from engine.policy.torch import preloaded
 from engine.policy.worker import ROOT, TorchPolicy
+from engine.runtime import preloaded
 from engine.runtime.child import ChildDied
 from tests.engine.policy.test_data_parallel import STEM, batch, spec, tokens_of
 from tests.support.processes import is_alive
