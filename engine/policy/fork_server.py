@@ -18,6 +18,8 @@ PROGRAM = (sys.executable, "-m", "engine.policy.torch.preloaded")
 INHERITED = "ATELIER_FORK_SERVER"
 """Environment variable by which the program that started this process passes on its fork server
 (`ForkServer.inherit`)."""
+NO_THREADS = {"OPENBLAS_NUM_THREADS": "1"}
+"""Variable without which numpy starts threads while it is imported."""
 _current: ForkServer | None = None
 
 
@@ -45,7 +47,7 @@ async def forking() -> AsyncIterator[None]:
     supports it (Linux), and end the fork server afterwards."""
     global _current
     if CAN_FORK:
-        _current = ForkServer(PROGRAM, VARIABLES)
+        _current = ForkServer(PROGRAM, VARIABLES, NO_THREADS)
         if text := os.environ.pop(INHERITED, ""):
             _current.inherit(text)
     try:

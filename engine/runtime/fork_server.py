@@ -55,10 +55,16 @@ class ForkedProcess:
 class ForkServer:
     """Fork server of this engine, started when it is first needed and again when it has exited."""
 
-    def __init__(self, program: Sequence[str], variables: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        program: Sequence[str],
+        variables: Mapping[str, str] | None = None,
+        own_variables: Mapping[str, str] | None = None,
+    ) -> None:
         """`program` is the command line of the server, `variables` are added to the allowed ones of
-        the server and of the processes that it forks."""
+        the server and of the processes that it forks, `own_variables` to those of the server."""
         self._program, self._variables = tuple(program), variables
+        self._own_variables = dict(own_variables or {})
         self._process: Process | None = None
         self._requests: socket.socket | None = None
         self._life = -1
@@ -133,7 +139,7 @@ class ForkServer:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.DEVNULL,
                 cwd=ROOT,
-                env={**self._environment, "OPENBLAS_NUM_THREADS": "1"},  # no thread at import
+                env=self._environment | self._own_variables,
                 pass_fds=(theirs.fileno(), life),
                 start_new_session=True,
             )

@@ -122,13 +122,12 @@ class Starter:
         return f"{requests.detach()},{ours},{answer['server']}"
 
     def ended(self, pid: int, timeout_s: float | None = 0) -> int | None:
-        """Exit code of an engine, as soon as it has one; None after the time."""
-        end = None if timeout_s is None else time.monotonic() + timeout_s
+        """Exit code of an engine, as soon as it has one; None after the time. Other threads may
+        start engines meanwhile."""
+        if pid not in self._codes and not has_exited(pid, timeout_s):
+            return None
         with self._lock:
             while pid not in self._codes:
-                left = None if end is None else max(0.0, end - time.monotonic())
-                if not select.select([self._line], [], [], left)[0]:
-                    return None
                 self._answer()
             return self._codes[pid]
 
@@ -146,15 +145,37 @@ def _lasting(variables: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in variables.items() if not k.startswith("XDG_") and k != "HOME"}
 
 
+def has_exited(pid: int, timeout_s: float | None) -> bool:
+    """Wait for the exit of any process; False after the time."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([watched], [], [], timeout_s)[0])
+    finally:
+        os.close(watched)
+
+
 _starter: Starter | None = None
+_usual: dict[str, str] | None = None
+
+
+def remember_variables() -> None:
+    """Take the variables of this process as those of the session, before any test sets others."""
+    global _usual
+    _usual = _lasting(allowed_environment())
 
 
 def starter() -> Starter | None:
-    """Return the session's starter on systems where engines fork their policies."""
+    """Return the session's starter on systems where engines fork their policies; None while a test
+    has set variables that libraries read when they are loaded."""
     global _starter
-    if _starter is None and sys.platform == "linux":
+    if sys.platform != "linux" or _usual not in (None, _lasting(allowed_environment())):
+        return None
+    if _starter is None:
         _starter = Starter()
-    return _starter if _starter and _starter.fits() else None
+    return _starter if _starter.fits() else None
 
 
 def starter_pid() -> int | None:
