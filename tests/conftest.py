@@ -13,7 +13,7 @@ import psutil
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.engine_starter import starter_pid
+from tests.support.engine_starter import remember_variables, starter_pid
 from tests.support.tiny_model import make_tiny_model
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish() -> None:
     """Leave what has been imported out of collections: to walk through all of torch and Qt would
-    take most of a test."""
+    take most of a test. Remember the variables for engines that are forked."""
+    remember_variables()
     gc.collect()
     gc.freeze()
     gc.enable()

@@ -14,8 +14,9 @@ from typing import Any
 
 import psutil
 
+from engine.judge.providers import fork_server as judge_forks
 from engine.launcher.local import discovery_file
-from engine.policy.fork_server import forking
+from engine.policy import fork_server as torch_forks
 from engine.protocol import API_VERSION
 from engine.protocol.requests.runs import Handshake
 from engine.runtime.files import PRIVATE_MODE, replace_file
@@ -45,7 +46,7 @@ async def serve(workspace: Path, say_ready: Callable[[Handshake], None]) -> None
         app = make_app(services, port, connections.prove)
         server, serving = await start_serving(app, listening, connections)
         say_ready(handshake)
-        async with forking():
+        async with torch_forks.forking(), judge_forks.forking():
             await services.open()
             try:
                 await _until_stopped(services, serving)

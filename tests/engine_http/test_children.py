@@ -27,7 +27,7 @@ HANGS = "\nif scenario['id'] == 's1': __import__('re').match(r'(a+)+$', 'a' * 60
 
 def with_body(body: str) -> str:
     lines = "".join(f"    {line}\n" for line in body.strip().splitlines())
-    return AGENT.replace("    reply = answer", lines + "    reply = answer")
+    return AGENT.replace("    return {", lines + "    return {")
 
 
 def sleepers() -> list[psutil.Process]:

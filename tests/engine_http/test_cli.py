@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -15,13 +16,25 @@ from engine.launcher.local import find
 from engine.protocol.events.run import RunFailed, RunFinished, RunStopped, decode
 from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import TrajectoryLine
-from tests.engine_http.conftest import ROOT, Engine, make_project
+from tests.engine_http.conftest import ROOT, Engine, make_project, stop_engine
 from tests.support.engine_starter import run_command
 
 
 def run(*arguments: str, workspace: Path) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "ATELIER_WORKSPACE": str(workspace)}
     return run_command(*arguments, environment=environment, timeout_s=200)
+
+
+@pytest.mark.timeout(60)
+def test_commands_run_while_a_thread_waits_for_an_engine(own_engine: Engine) -> None:
+    """The studio's launcher has such a thread, and tests fork engines and commands."""
+    waiting = threading.Thread(target=own_engine.process.wait)
+    waiting.start()
+    assert run_command("--help").returncode == 0
+    assert waiting.is_alive()
+    stop_engine(own_engine)
+    waiting.join(10)
+    assert not waiting.is_alive()
 
 
 def test_train_json_prints_only_events_and_run_is_readable(project: Path, workspace: Path) -> None:

@@ -30,6 +30,7 @@ from engine.storage.run_db.reader import RunReader
 from engine.storage.run_folder.run import DATABASE
 from tests.engine_http.conftest import (
     AGENT,
+    ASK,
     ROOT,
     Engine,
     make_project,
@@ -41,20 +42,12 @@ from tests.support.processes import is_alive
 
 BODY = """
 import asyncio, os, sys, time, threading, subprocess
-import httpx
 calls = 0
 async def rollout(scenario, model):
     global calls
     calls += 1
     mine = calls
-    question = {{"role": "user", "content": scenario["q"]}}
-    async with httpx.AsyncClient(timeout=60, verify=False) as client:
-        answer = await client.post(
-            model.base_url + "/chat/completions",
-            headers={{"Authorization": f"Bearer {{model.api_key}}"}},
-            json={{"model": model.name, "messages": [question]}},
-        )
-    reply = answer.raise_for_status().json()["choices"][0]["message"]["content"] or ""
+    reply = await ask(model, scenario["q"])
     if scenario["id"] == "s1":
         {fault}
     return {{"reward": sum(c.isalpha() for c in reply) / 8}}
@@ -80,7 +73,7 @@ def test_failing_rollouts_are_unscored_with_their_reason(
         f'    if scenario["id"] == "f{n}":\n        {fault}\n'
         for n, (fault, _, _) in enumerate(FAULTS)
     )
-    agent = agent.replace("    return {{", faults + "    return {{").format()
+    agent = ASK + agent.replace("    return {{", faults + "    return {{").format()
     project = make_project(workspace / "faulty", tiny_model, agent)
     names = ["s0", *(f"f{n}" for n in range(len(FAULTS)))]
     lines = [json.dumps({"id": name, "q": f"Say {name}"}) + "\n" for name in names]
@@ -114,7 +107,7 @@ def test_failing_rollouts_are_unscored_with_their_reason(
 def test_rollout_that_ends_its_process_is_the_only_failure(
     workspace: Path, tiny_model: Path, engine: Engine, fault: str, code: str, expected_message: str
 ) -> None:
-    project = make_project(workspace / "faulty", tiny_model, BODY.format(fault=fault))
+    project = make_project(workspace / "faulty", tiny_model, ASK + BODY.format(fault=fault))
     run = engine.train(
         project,
         **{"train.steps": 2, "train.group_size": 2, "train.validate_every": 0},
@@ -145,7 +138,7 @@ def test_processes_started_by_agent_are_killed(
     fault = f"""subprocess.Popen(["sh", "-c", {shell!r}], start_new_session=True)
         while not os.path.exists({str(marker)!r}): time.sleep(0.01)
         {then}"""
-    project = make_project(workspace / "forks", tiny_model, BODY.format(fault=fault))
+    project = make_project(workspace / "forks", tiny_model, ASK + BODY.format(fault=fault))
     run = engine.train(project, **{"train.steps": 3})
     engine.wait(run)
     assert marker.read_text().startswith("started")

@@ -196,7 +196,7 @@ def test_unavailable_collector_gets_everything_later(
     to_otel(project, collector)
     go = project / "go"
     (project / "agent.py").write_text(
-        AGENT.replace("async with", f"{wait_for_file(go)}    async with", 1)
+        AGENT.replace("reply = await", f"{wait_for_file(go)}    reply = await")
     )
     run = engine.train(project, **{"agent.timeout_s": 120})
     until(lambda: bool(tracker_messages(run)), 90)

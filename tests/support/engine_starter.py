@@ -27,6 +27,7 @@ from engine.policy.fork_server import INHERITED
 from engine.policy.worker import TORCH, VARIABLES, TorchPolicy, peak_rates
 from engine.runtime.closing import closing
 from engine.runtime.life_pipe import adopt_orphans
+from engine.runtime.preloaded import serve_forks, show_command
 from engine.runtime.variables import allowed_environment
 
 ROOT = Path(__file__).parents[2]
@@ -121,13 +122,12 @@ class Starter:
         return f"{requests.detach()},{ours},{answer['server']}"
 
     def ended(self, pid: int, timeout_s: float | None = 0) -> int | None:
-        """Exit code of an engine, as soon as it has one; None after the time."""
-        end = None if timeout_s is None else time.monotonic() + timeout_s
+        """Exit code of an engine, as soon as it has one; None after the time. Other threads may
+        start engines meanwhile."""
+        if pid not in self._codes and not has_exited(pid, timeout_s):
+            return None
         with self._lock:
             while pid not in self._codes:
-                left = None if end is None else max(0.0, end - time.monotonic())
-                if not select.select([self._line], [], [], left)[0]:
-                    return None
                 self._answer()
             return self._codes[pid]
 
@@ -145,15 +145,37 @@ def _lasting(variables: Mapping[str, str]) -> dict[str, str]:
     return {k: v for k, v in variables.items() if not k.startswith("XDG_") and k != "HOME"}
 
 
+def has_exited(pid: int, timeout_s: float | None) -> bool:
+    """Wait for the exit of any process; False after the time."""
+    try:
+        watched = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([watched], [], [], timeout_s)[0])
+    finally:
+        os.close(watched)
+
+
 _starter: Starter | None = None
+_usual: dict[str, str] | None = None
+
+
+def remember_variables() -> None:
+    """Take the variables of this process as those of the session, before any test sets others."""
+    global _usual
+    _usual = _lasting(allowed_environment())
 
 
 def starter() -> Starter | None:
-    """Return the session's starter on systems where engines fork their policies."""
+    """Return the session's starter on systems where engines fork their policies; None while a test
+    has set variables that libraries read when they are loaded."""
     global _starter
-    if _starter is None and sys.platform == "linux":
+    if sys.platform != "linux" or _usual not in (None, _lasting(allowed_environment())):
+        return None
+    if _starter is None:
         _starter = Starter()
-    return _starter if _starter and _starter.fits() else None
+    return _starter if _starter.fits() else None
 
 
 def starter_pid() -> int | None:
@@ -231,9 +253,9 @@ def main() -> None:
                     os.close(descriptor)
                 line.close()
                 if not request:
-                    become_fork_server(descriptors, write, preloaded)
+                    become_fork_server(descriptors, write)
                 os.close(write)
-                become_engine(request, descriptors, preloaded)
+                become_engine(request, descriptors)
             for descriptor in (write, *descriptors):
                 os.close(descriptor)
             with os.fdopen(read) as answer:
@@ -251,7 +273,7 @@ def report_ended(line: socket.socket) -> None:
         return
 
 
-def become_fork_server(descriptors: list[int], pid: int, preloaded: Any) -> NoReturn:
+def become_fork_server(descriptors: list[int], pid: int) -> NoReturn:
     """Leave a fork server behind, an orphan for the test process, with its PID in the pipe."""
     requests, life = descriptors
     if server := os.fork():
@@ -259,23 +281,23 @@ def become_fork_server(descriptors: list[int], pid: int, preloaded: Any) -> NoRe
         os._exit(0)
     os.close(pid)
     os.setsid()
-    preloaded.serve_forks(socket.socket(fileno=requests), life)
+    serve_forks(socket.socket(fileno=requests), life, "torch")
     os._exit(0)
 
 
-def become_engine(request: dict[str, Any], descriptors: list[int], preloaded: Any) -> NoReturn:
+def become_engine(request: dict[str, Any], descriptors: list[int]) -> NoReturn:
     """Run the engine or command in this process; an engine is the parent of its fork server."""
     code = 1
     try:
         stdout, stderr = descriptors
         os.dup2(stderr, 2)
         os.close(stderr)
-        inherited = start_fork_server(stdout, preloaded) if "serve" in request["argv"] else {}
+        inherited = start_fork_server(stdout) if "serve" in request["argv"] else {}
         os.dup2(stdout, 1)
         os.close(stdout)
         os.environ.clear()
         os.environ.update(request["environment"] | inherited)
-        code = run_engine(request["argv"], preloaded)
+        code = run_engine(request["argv"])
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:  # noqa: BLE001 - the interpreter would print it, and exit with 1
@@ -286,7 +308,7 @@ def become_engine(request: dict[str, Any], descriptors: list[int], preloaded: An
         os._exit(code)
 
 
-def start_fork_server(stdout: int, preloaded: Any) -> dict[str, str]:
+def start_fork_server(stdout: int) -> dict[str, str]:
     """Fork the fork server of this engine; returns the variable that describes it."""
     requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     life, ours = os.pipe()
@@ -297,19 +319,19 @@ def start_fork_server(stdout: int, preloaded: Any) -> dict[str, str]:
         for descriptor in (stdout, ours):
             os.close(descriptor)
         requests.close()
-        preloaded.serve_forks(theirs, life)
+        serve_forks(theirs, life, "torch")
         os._exit(0)
     for descriptor in (theirs.detach(), life):
         os.close(descriptor)
     return {INHERITED: f"{requests.detach()},{ours},{pid}"}
 
 
-def run_engine(argv: list[str], preloaded: Any) -> int:
+def run_engine(argv: list[str]) -> int:
     """Do what `python -m engine ...` does, with its command line."""
     from engine.cli.main import main as command_line
 
     peak_rates.update({(dtype, "", *TORCH): RATES for dtype in ("auto", "float32", "bfloat16")})
-    preloaded.show_command("\0".join(argv))
+    show_command("\0".join(argv))
     sys.argv = argv[2:]
     time.tzset()
     return command_line()

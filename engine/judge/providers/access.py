@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from engine.environments import python_of
+from engine.judge.providers.fork_server import launcher
 from engine.protocol.requests.trust import AddressConfirmation
 from engine.runtime.child import Child
 from engine.runtime.paths import ROOT
@@ -121,4 +122,5 @@ async def start_worker(
     may get keys, besides those stored on this machine."""
     python = await asyncio.to_thread(python_of, "judge")
     argv = [str(python), "-m", "engine.judge.providers.worker"]
-    return BoundWorker(await Child.spawn(name, argv, cwd=ROOT, log=log), confirmed)
+    child = await Child.spawn(name, argv, cwd=ROOT, log=log, start=launcher(python))
+    return BoundWorker(child, confirmed)

@@ -20,7 +20,9 @@ from typing import Any
 
 from engine.runtime.life_pipe import exit_with_engine, hide_from_peers
 
-os.environ |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
+VARIABLES = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "LITELLM_TELEMETRY": "False"}
+"""Settings of litellm, which reads them while it is imported and later."""
+os.environ |= VARIABLES
 gc.disable()  # collections take 40 % of the time that it takes to import litellm
 
 import httpx  # noqa: E402
@@ -295,6 +297,7 @@ async def serve(line: int) -> None:
 
 def main() -> None:
     line, life = int(sys.argv[1]), int(sys.argv[2])
+    os.environ |= VARIABLES  # a forked process starts with those of its request
     hide_from_peers()
     exit_with_engine(life)
     asyncio.run(serve(line))

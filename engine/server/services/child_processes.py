@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from engine.judge.providers.access import living_pids as provider_pids
-from engine.policy.fork_server import server_pids
+from engine.judge.providers.fork_server import server_pids as judge_server_pids
+from engine.policy.fork_server import server_pids as torch_server_pids
 from engine.rollout.rendering.renderer import living_pids as renderer_pids
 
 
@@ -16,7 +17,7 @@ class HasPids(Protocol):
 
 
 class ChildProcesses:
-    """PIDs of the child processes of registered services, renderers, providers, fork server."""
+    """PIDs of the child processes of registered services, renderers, providers, fork servers."""
 
     def __init__(self) -> None:
         self._services: list[HasPids] = []
@@ -28,6 +29,7 @@ class ChildProcesses:
         return [
             *renderer_pids(),
             *provider_pids(),
-            *server_pids(),
+            *judge_server_pids(),
+            *torch_server_pids(),
             *(pid for service in self._services for pid in service.pids),
         ]

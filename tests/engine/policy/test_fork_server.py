@@ -15,11 +15,11 @@ import pytest
 
 from engine.policy import fork_server
 from engine.policy.base import AdamStep, SampleRequest
-from engine.policy.torch import preloaded
 from engine.policy.worker import ROOT, TorchPolicy
+from engine.runtime import preloaded
 from engine.runtime.child import ChildDied
 from tests.engine.policy.test_data_parallel import STEM, batch, spec, tokens_of
-from tests.support.processes import is_alive
+from tests.support.processes import is_alive, process_properties
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="policies are forked on Linux only")
 ENGINE = """
@@ -42,22 +42,6 @@ asyncio.run(main())
 def children() -> set[int]:
     """PIDs of this process's children, including those of fixtures of other tests."""
     return {child.pid for child in psutil.Process().children()}
-
-
-def process_properties(pid: int) -> dict[str, object]:
-    """Properties of a process that determine its behaviour and permissions."""
-    process, own = psutil.Process(pid), f"/proc/{pid}"
-    status = Path(f"{own}/status").read_text().splitlines()
-    names = [os.readlink(f"{own}/fd/{number}") for number in os.listdir(f"{own}/fd")]
-    return {
-        "parent": process.ppid(),
-        "command": [word for word in process.cmdline() if word and not word.isdecimal()],
-        "folder": process.cwd(),
-        "descriptors": sorted(name.partition(":")[0] for name in names),
-        "limits": Path(f"{own}/limits").read_text(),
-        "session": os.getsid(pid) == pid,
-        "signals": [line for line in status if line.startswith(("SigBlk", "SigIgn", "Umask"))],
-    }
 
 
 async def work_of(policy: TorchPolicy, model: Path, folder: Path) -> list[object]:
