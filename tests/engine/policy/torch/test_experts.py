@@ -68,7 +68,7 @@ def test_every_mixture_is_exact_and_exported(kind: str, tmp_path: Path) -> None:
     base = AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
     adapter = tmp_path / "adapter"
     assert_exact(kind, model, base, sampled_group(model), adapter, most=2e-6)
-    of_experts = [p.numel() for name, p in model.adapter.items() if "experts." in name]
+    of_experts = [p.numel() for name, p in model.adapter.items() if ".experts." in name]
     assert sum(of_experts) == 4 * shape_counts(folder)["expert_sides"] > 0
     again = loaded(folder, adapt_experts=True)
     with torch.no_grad():
