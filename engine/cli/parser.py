@@ -9,7 +9,12 @@ from engine.cli.options.general import Parser
 
 GROUPS = (projects, runs, sweeps, judging, sft, models, hosts, machine)
 """Groups of commands, in the order of the help."""
-MODULES = {"import": "imports", "eval": "evaluate", "serve-model": "serve_model"}
+MODULES = {
+    "import": "imports",
+    "eval": "evaluate",
+    "serve-model": "serve_model",
+    "mcp-server": "mcp_server",
+}
 """Module names of commands whose modules are named differently."""
 ABOUT = "Train LLM agents by reinforcement learning on your own machine."
 

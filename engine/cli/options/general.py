@@ -72,6 +72,12 @@ def confirm_address(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def natural(text: str) -> int:
+    if (value := int(text)) < 0:
+        raise argparse.ArgumentTypeError("must be 0 or more")
+    return value
+
+
 def positive(text: str) -> int:
     if (value := int(text)) < 1:
         raise argparse.ArgumentTypeError("must be 1 or more")

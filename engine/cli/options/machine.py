@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from engine.cli.options.general import Parser, as_json, positive, trust, workspace
+from engine.cli.options.general import Parser, as_json, natural, positive, trust, workspace
 
 
 def _serve(parser: argparse.ArgumentParser) -> None:
@@ -97,6 +97,24 @@ def _doctor(parser: argparse.ArgumentParser) -> None:
 
 
 TITLE = "This machine"
+
+
+def _mcp_server(parser: argparse.ArgumentParser) -> None:
+    workspace(parser)
+    parser.add_argument(
+        "--runs", type=natural, default=0, help="runs that may be started (default: none)"
+    )
+    parser.add_argument(
+        "--steps", type=natural, default=0, help="training steps of all these runs together"
+    )
+    parser.add_argument(
+        "--usd", type=float, default=0.0, help="cost of their judges together, in US dollars"
+    )
+    parser.add_argument(
+        "--edit", action="store_true", help="settings and rubrics of projects may be changed"
+    )
+
+
 COMMANDS = {
     "serve": ("run an engine for a workspace (started automatically otherwise)", _serve),
     "environments": (
@@ -104,6 +122,10 @@ COMMANDS = {
         _environments,
     ),
     "bench": ("benchmark training and sampling, optionally against TRL", _bench),
+    "mcp-server": (
+        "let a coding agent read projects and runs over MCP, and start runs within limits",
+        _mcp_server,
+    ),
     "doctor": ("check this machine: Python, disk, memory, GPU; and a project's model", _doctor),
 }
 """Commands of this group: name → (help, function that adds its options)."""
