@@ -160,7 +160,7 @@ SETUP = [
         "unfolded",
         unfolded,
         [
-            Row("ToggleField._toggle of AdvancedFold", " /project "),
+            Row("ToggleField._toggle of AdvancedFold", " /project .*mask_truncated", "Mask"),
             Row("ToggleField._toggle of BackendCard", " /project "),
         ],
     ),
