@@ -6,7 +6,8 @@ from PySide6.QtCore import QObject, QPointF, QRectF, Slot
 from PySide6.QtGui import QPaintEvent
 from PySide6.QtWidgets import QWidget
 
-from engine.protocol.problems import Problem
+from engine.protocol.problems import AtelierError, Problem
+from engine.protocol.requests.runs import EditProject
 from engine.protocol.requests.trust import (
     AddressConfirmation,
     Confirmation,
@@ -26,6 +27,10 @@ CODES = ("project.untrusted", "address.unconfirmed", "file.outside")
 """Problem codes that a confirmation resolves, which is JSON in the detail of the problem."""
 BUTTONS = {"project": "Trust this project", "address": "Confirm address", "file": "Confirm file"}
 ICON_PX = 16
+SANDBOX = (
+    "\n\nIn a sandbox, its agent sees only system folders and the project, writes to a scratch "
+    "folder, and reaches the model alone (agent.sandbox in project.toml)."
+)
 UNTRUSTED = "This project is not trusted. None of its code runs and nothing is sent."
 
 
@@ -136,12 +141,35 @@ class TrustController(QObject):
             self._session.tasks.run("trust", self._ask(wanted))
 
     async def _ask(self, wanted: Confirmation) -> None:
-        title, words = question_of(wanted)
-        choices = [Choice("", "Cancel"), Choice("yes", BUTTONS[wanted.kind], "primary")]
-        answer, _ = await ask(self._window, title, words, choices)
-        if answer != "yes":
-            return
         client = self._session.client
+        title, words = question_of(wanted)
+        yes = Choice("yes", BUTTONS[wanted.kind], "primary")
+        choices = [Choice("", "Cancel"), yes]
+        if isinstance(wanted, TrustProject) and await self._can_sandbox(wanted.project):
+            words += SANDBOX
+            yes = Choice("yes", BUTTONS[wanted.kind])
+            choices = [choices[0], yes, Choice("sandbox", "Trust in a sandbox", "primary")]
+        answer, _ = await ask(self._window, title, words, choices)
+        if not answer:
+            return
         await client.confirm(wanted)
-        if path := self._session.project.path:
+        path = self._session.project.path
+        if answer == "sandbox" and isinstance(wanted, TrustProject):
+            edit = EditProject(values={"agent.sandbox": "process"})
+            await client.edit_project(wanted.project, edit)
+        if path:
             self._session.show_project(await client.project(path))
+
+    async def _can_sandbox(self, project: str) -> bool:
+        """Whether the project's agent could run in a sandbox and is not set to."""
+        view = self._session.project.view
+        if view is None or view.path != project or view.config is None:
+            return False
+        if view.config.agent.sandbox != "none" or view.config.agent.source == "outside":
+            return False
+        try:
+            values = {"agent.sandbox": "process"}
+            checks = await self._session.client.model_checks(project, values)
+        except AtelierError:  # the question is asked without this choice
+            return False
+        return any(one.name == "Sandbox" and one.state == "good" for one in checks)

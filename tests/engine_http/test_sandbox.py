@@ -10,7 +10,11 @@ from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.problems import ConfigError
 from engine.protocol.requests.runs import StartEvaluation, TrajectoryQuery
 from engine.rollout.sandbox import machine
+from engine.storage.project import load_config
+from engine.trust.projects import is_trusted
+from engine.trust.store import edit_record
 from tests.engine_http.conftest import Engine, make_project
+from tests.support.engine_starter import run_command
 
 AGENT = """
 import os, subprocess
@@ -74,3 +78,13 @@ def test_machine_without_sandbox_is_refused(
     with pytest.raises(ConfigError, match="offers no sandbox: user namespaces are not allowed"):
         machine.require_sandbox()
     assert machine.sandbox_check().state == "warn"
+
+
+def test_project_is_trusted_in_a_sandbox_by_command(tmp_path: Path, tiny_model: Path) -> None:
+    project = make_project(tmp_path / "theirs", tiny_model)
+    with edit_record() as record:
+        record.folders.pop(str(project.resolve()), None)
+    done = run_command("trust", "--sandbox", str(project))
+    assert "its agent may run in a sandbox" in done.stdout
+    assert is_trusted(project)
+    assert load_config(project).agent.sandbox == "process"

@@ -14,7 +14,8 @@ from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import say, warn, write
 from engine.protocol.problems import ConfigError, Problem, Refused
 from engine.protocol.requests.trust import Confirmation
-from engine.storage.project import FILE, load_config
+from engine.rollout.sandbox.machine import require_sandbox
+from engine.storage.project import FILE, edit_text, load_config, read_toml, write_toml
 from engine.trust.addresses import address_problems, confirm_address
 from engine.trust.confirmation import confirm
 from engine.trust.files import confirm_file, file_problems
@@ -33,8 +34,13 @@ def run(arguments: argparse.Namespace) -> int:
         for name in arguments.confirm_file:
             confirm_file(project, project / Path(name).expanduser())
         if not arguments.confirm_file:
+            if arguments.sandbox:
+                require_sandbox()
+                text = read_toml(project)
+                write_toml(project, edit_text(text, {"agent.sandbox": "process"}))
             trust_project(project)
-            say(f"{project} is trusted: its agent may run and its judges may be called.")
+            where = "in a sandbox" if arguments.sandbox else "with your rights"
+            say(f"{project} is trusted: its agent may run {where}, its judges may be called.")
     elif arguments.confirm_file or not arguments.confirm_address:
         raise ConfigError.of("usage", "No project was given.", "Run `atelier trust PROJECT`.")
     return 0

@@ -161,6 +161,11 @@ def _mcp(parser: argparse.ArgumentParser) -> None:
 
 def _trust(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", nargs="?", default="", help="project folder")
+    parser.add_argument(
+        "--sandbox",
+        action="store_true",
+        help="and run its agent in a sandbox: sets agent.sandbox in its project.toml",
+    )
     confirm_address(parser)
     parser.add_argument(
         "--confirm-file",

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Annotated, Any, Literal, ParamSpec, TypeVar
 
-import tomlkit
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
@@ -27,6 +26,7 @@ from engine.protocol.requests.runs import (
     StartRun,
     TrajectoryQuery,
 )
+from engine.storage.project import edit_text
 
 READS = ToolAnnotations(read_only_hint=True)
 STARTS = ToolAnnotations(read_only_hint=False, destructive_hint=False)
@@ -181,15 +181,8 @@ class Tools:
         a diff, and a forecast of memory and time. Show the diff to the person."""
         view = await self._client.project(project)
         forecast = await self._client.forecast(project, values)
-        document = tomlkit.parse(view.toml)
-        for key, value in values.items():
-            *sections, name = key.split(".")
-            table: Any = document
-            for section in sections:
-                table = table.setdefault(section, tomlkit.table())
-            table[name] = value
         return {
-            "diff": _diff(view.toml, document.as_string(), "project.toml"),
+            "diff": _diff(view.toml, edit_text(view.toml, values), "project.toml"),
             "forecast": forecast.model_dump(mode="json", exclude_none=True),
         }
 

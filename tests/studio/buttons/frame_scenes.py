@@ -2,6 +2,7 @@
 
 from PySide6.QtTest import QTest
 
+from engine.trust.store import edit_record
 from studio.pages.settings.api_keys import KeysCard
 from studio.pages.settings.shortcuts import ShortcutList
 from tests.studio.buttons.stage import Row, Scene, Stage
@@ -38,7 +39,12 @@ async def extending(stage: Stage) -> None:
 
 
 async def untrusted(stage: Stage) -> None:
+    with edit_record() as record:  # an earlier row may have trusted it
+        was_trusted = record.folders.pop(str(stage.backend.stranger), None)
+    if was_trusted:
+        await stage.open_run(stage.backend.lab)
     await stage.open_run(stage.backend.stranger)
+    await stage.until(lambda: stage.studio.window.trust_bar.isVisible())
     stage.page("setup")
 
 
@@ -164,6 +170,7 @@ FRAME = [
         [
             Row("Question: Cancel", "hidden Question Trust this project"),
             Row("Question: Trust this project", "POST /confirmations .*stranger"),
+            Row("Question: Trust in a sandbox", "PUT /project .*agent.sandbox"),
         ],
     ),
     Scene(

@@ -9,6 +9,7 @@ from PySide6.QtWidgets import QApplication
 
 from engine.protocol.problems import Problem
 from engine.protocol.requests.trust import AddressConfirmation, TrustProject
+from engine.storage.project import load_config
 from engine.trust.addresses import confirmed_addresses
 from engine.trust.projects import is_trusted
 from studio.app import Studio
@@ -56,9 +57,10 @@ def test_project_is_trusted_and_address_confirmed(
             await until(lambda: not session.tasks.busy("trust"))
             assert not is_trusted(project)
             QTest.mouseClick(bar.button, Qt.MouseButton.LeftButton)
-            await click_answer("Trust this project")
+            await click_answer("Trust in a sandbox")
             await until(lambda: bar.button.words() == "Confirm address")
             assert is_trusted(project)
+            assert load_config(project).agent.sandbox == "process"
             assert "models.example.com" in bar.words()
             QTest.mouseClick(bar.button, Qt.MouseButton.LeftButton)
             assert await click_answer("Confirm address") == f"Send to {ADDRESS}?"
