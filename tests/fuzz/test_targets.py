@@ -20,6 +20,7 @@ def test_target_has_no_crash_no_hang_and_no_file_outside(name: str) -> None:
     print(result)
     assert not result.crashes, next(iter(result.crashes.values())).trace
     assert result.executions > 10
+    assert result.refused < result.executions, "the target refuses everything, and tests nothing"
     assert result.outside == 0
     assert result.slowest_s < 5, repr(result.slowest)[:2000]
 

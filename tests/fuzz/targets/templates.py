@@ -28,6 +28,7 @@ TALK = [
         {"id": "c1", "type": "function", "function": {"name": "find", "arguments": {"q": "Ada"}}}]},
     {"role": "tool", "tool_call_id": "c1", "content": "garden"},
 ]  # fmt: skip
+ANSWER = "<think>hm</think>In the garden."
 TOOLS = [{"type": "function", "function": {"name": "find", "parameters": {"type": "object"}}}]
 LOOPS = """{% for a in range(99) %}{% for b in range(99) %}{{ a * b }}{% endfor %}{% endfor %}
 {% macro m(n) %}{% if n %}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(100) }}"""
@@ -61,7 +62,8 @@ _clients: list[RenderClient] = []
 
 def loading(source: str) -> dict[str, Any]:
     special = dict.fromkeys(("bos_token", "eos_token", "pad_token", "unk_token"), "")
-    return {"template": source, "special": special, "tokenizer": tokenizer()}
+    head = {"template": source, "special": special, "tokenizer": tokenizer()}
+    return head | {"stops": [], "placeholder": ""}
 
 
 def execute(data: bytes) -> None:
@@ -69,12 +71,24 @@ def execute(data: bytes) -> None:
         _clients.append(RenderClient("fuzzed", loading(TEMPLATE)))
     (client,) = _clients
     client.ask("load", **loading(data.decode(errors="replace")))
-    rendered = client.ask("render", messages=TALK, tools=TOOLS, answer=False).head
-    assert isinstance(rendered["text"], str)
-    again = {"answers": {2: "raw"}, "known": rendered["text"][:20], "most_tokens": 10_000}
-    prompt = client.ask("prompt", messages=TALK, tools=TOOLS, **again)
-    assert json.dumps(prompt.head)
-    assert all(0 <= token < 256 for token in prompt.tokens)
+    spoken = {"messages": TALK[:2], "tools": TOOLS, "variables": {}}
+    start = client.ask("render", answer=True, **spoken).head["text"]
+    assert isinstance(start, str)
+    assert json.dumps(client.ask("describe").head)
+    recorded = (start + ANSWER, 3, True, "hm", "In the garden.", True)
+    for known in (None, recorded):
+        for keep_reasoning in (False, True):
+            prompt = client.ask(
+                "prompt",
+                messages=TALK,
+                tools=TOOLS,
+                variables={"enable_thinking": False},
+                recorded=known,
+                keep_reasoning=keep_reasoning,
+                most_tokens=10_000,
+            )
+            assert json.dumps(prompt.head)
+            assert all(0 <= token < 256 for token in prompt.tokens)
 
 
 def close() -> None:
