@@ -9,6 +9,7 @@ from engine.protocol.problems import Refused
 from engine.protocol.requests.models import ActOnDownload, ModelDownload
 from tests.engine_http.conftest import Engine, make_project, start_engine, stop_engine, until
 from tests.support.model_hub import ModelHub, model_hub
+from tests.support.namespaces import NAMESPACES
 from tests.support.processes import is_alive
 
 NAME = "tiny/llama"
@@ -129,7 +130,8 @@ def test_chat_format_of_a_project_is_checked(
     (*_, agent) = engine.call(
         lambda client: client.model_checks(path, {"agent.sandbox": "process"})
     )
-    assert agent.words.startswith("Each rollout runs in its own: it reaches the model alone")
+    offered = "Each rollout runs in its own: it reaches the model alone"
+    assert agent.words.startswith(offered if NAMESPACES else "agent.sandbox is process, and this")
     values = {"model.template_variables": {"effort": "high"}, "model.thinking": "on"}
     checks = engine.call(lambda client: client.model_checks(path, values))
     assert [one.state for one in checks] == ["good", "warn", "warn", "good"]

@@ -15,6 +15,7 @@ from engine.trust.projects import is_trusted
 from engine.trust.store import edit_record
 from tests.engine_http.conftest import Engine, make_project
 from tests.support.engine_starter import run_command
+from tests.support.namespaces import needs_namespaces
 
 AGENT = """
 import os, subprocess
@@ -44,6 +45,7 @@ def project(workspace: Path, tiny_model: Path) -> Path:
     return folder
 
 
+@needs_namespaces
 def test_sandboxed_agent_trains_and_is_evaluated(engine: Engine, project: Path) -> None:
     values = {"agent.sandbox": "process", "train.steps": 2, "train.validate_every": 0}
     run = engine.train(project, **values)
@@ -80,6 +82,7 @@ def test_machine_without_sandbox_is_refused(
     assert machine.sandbox_check().state == "warn"
 
 
+@needs_namespaces
 def test_project_is_trusted_in_a_sandbox_by_command(tmp_path: Path, tiny_model: Path) -> None:
     project = make_project(tmp_path / "theirs", tiny_model)
     with edit_record() as record:

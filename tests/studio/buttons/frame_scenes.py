@@ -6,6 +6,7 @@ from engine.trust.store import edit_record
 from studio.pages.settings.api_keys import KeysCard
 from studio.pages.settings.shortcuts import ShortcutList
 from tests.studio.buttons.stage import Row, Scene, Stage
+from tests.support.namespaces import NAMESPACES
 
 
 async def home(stage: Stage) -> None:
@@ -170,7 +171,7 @@ FRAME = [
         [
             Row("Question: Cancel", "hidden Question Trust this project"),
             Row("Question: Trust this project", "POST /confirmations .*stranger"),
-            Row("Question: Trust in a sandbox", "PUT /project .*agent.sandbox"),
+            *([Row("Question: Trust in a sandbox", "PUT /project .*agent.sandbox")] * NAMESPACES),
         ],
     ),
     Scene(

@@ -20,8 +20,9 @@ from engine.protocol.problems import ConfigError, RolloutError
 from engine.rollout.agents.processes import AgentResult, Attempt
 from engine.rollout.sandbox.machine import sandbox_check
 from engine.rollout.sandbox.pool import agent_pool
+from tests.support.namespaces import needs_namespaces
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), needs_namespaces]
 
 AGENT = '''
 import errno, json, os, signal, socket, subprocess, sys, time, urllib.request
