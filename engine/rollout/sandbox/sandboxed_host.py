@@ -23,6 +23,7 @@ from host_results import Failure
 from sandboxed_rollout import Rollout
 
 MOST_LINE = 64 * 2**20
+REAP_MS = 20
 OWN_MODULES = ("host_agent", "host_results", "sandboxed_kernel", "sandboxed_rollout")
 SPACES = (
     "The machine's limit of namespaces is reached, or a security module forbids them.",
@@ -43,6 +44,8 @@ class ForkHost:
         )
         self.running = {}
         """By the descriptor from which the answer comes: [id, PID, bytes so far]."""
+        self.ending = []
+        """PIDs of rollouts that have answered; the kernel needs some time to end their namespaces."""
         self.archives = {}
         """Descriptors of archives that the engine has sent, by rollout."""
 
@@ -52,7 +55,8 @@ class ForkHost:
         poll.register(self.line, select.POLLIN)
         rest = b""
         while True:
-            for descriptor, _ in poll.poll():
+            self.ending = [pid for pid in self.ending if not has_ended(pid)]
+            for descriptor, _ in poll.poll(REAP_MS if self.ending else None):
                 if descriptor == self.line.fileno():
                     data = self.line.recv(65536)
                     if not data:
@@ -158,10 +162,7 @@ class ForkHost:
             data.append(more)
             return False
         del self.running[descriptor]
-        try:
-            os.waitpid(pid, 0)
-        except ChildProcessError:
-            pass
+        self.ending.append(pid)
         try:
             kind, value = json.loads(b"".join(data))
         except ValueError:
@@ -183,6 +184,14 @@ class ForkHost:
                 raise OSError(errno.EPIPE, "the engine sent no files")
             self.archives[text.decode()] = descriptors[0]
         return self.archives.pop(rollout)
+
+
+def has_ended(pid):
+    """Whether a child has ended; it is waited for then."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
 
 
 def kill(pid):
