@@ -18,6 +18,7 @@ from engine.evaluation.validation import scenario_means
 from engine.integrations.importers.art import open_art, open_art_file
 from engine.integrations.importers.chat_messages import Source, TrajectoryBatch, empty_source
 from engine.integrations.importers.jsonl import open_jsonl
+from engine.integrations.importers.traces.source import open_traces
 from engine.judge.prompting.rubric import load_rubric
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.events.run import (
@@ -181,15 +182,17 @@ def open_source(path: Path, model: str = "") -> Source:
         raise ConfigError.of(
             "import.no_source",
             "This file or folder does not exist.",
-            "Pass a JSONL file of chat messages, or an .art folder.",
+            "Pass a JSONL file of chat messages, a file of traces, or an .art folder.",
             where=str(path),
         )
     if not path.is_file() or "\n" in str(path):
         raise ConfigError.of(
             "import.no_file",
             "This is neither a folder nor a regular file.",
-            "Pass a JSONL file of chat messages, or an .art folder; save the output of a pipe to "
-            "a file first.",
+            "Pass a JSONL file of chat messages, a file of traces, or an .art folder; save the "
+            "output of a pipe to a file first.",
             where=str(path),
         )
-    return open_art_file(path) if path.suffix == ".parquet" else open_jsonl(path)
+    if path.suffix == ".parquet":
+        return open_art_file(path)
+    return open_traces(path) or open_jsonl(path)

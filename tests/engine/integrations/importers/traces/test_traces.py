@@ -1,0 +1,233 @@
+"""Files of traces in every format become the same trajectory."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.integrations.importers.storage import open_source
+from engine.protocol.problems import ConfigError
+from engine.protocol.records.runs import Trajectory
+from tests.engine.integrations.importers.conftest import import_source
+from tests.engine.integrations.importers.traces.files import (
+    CONVERSATION,
+    FINAL,
+    QUESTION,
+    SYSTEM,
+    TOOL,
+    genai_calls,
+    indexed_calls,
+    langfuse_calls,
+    observation,
+    openinference_calls,
+    otlp,
+    otlp_span,
+    phoenix_span,
+    write_lines,
+)
+
+
+def nested(flat: dict[str, Any]) -> dict[str, Any]:
+    """Attributes as Phoenix stores them: nested, with lists."""
+    tree: dict[str, Any] = {}
+    for name, value in flat.items():
+        *folders, leaf = name.split(".")
+        node = tree
+        for folder in folders:
+            node = node.setdefault(folder, {})
+        node[leaf] = value
+    return listed(tree)
+
+
+def listed(tree: Any) -> Any:
+    if not isinstance(tree, dict):
+        return tree
+    values = {key: listed(value) for key, value in tree.items()}
+    return list(values.values()) if all(key.isdecimal() for key in values) else values
+
+
+def by_time(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """OTLP spans of calls, the last first."""
+    return [otlp_span(place, one) for place, one in enumerate(calls)][::-1]
+
+
+def table_row(span: dict[str, Any]) -> dict[str, Any]:
+    """Span as a row of Phoenix's table of spans."""
+    context = {f"context.{key}": value for key, value in span["context"].items()}
+    attributes = {f"attributes.{key}": value for key, value in span["attributes"].items()}
+    return {"name": span["name"], "start_time": span["start_time"], **context, **attributes}
+
+
+PHOENIX = [phoenix_span(n, one) for n, one in enumerate(openinference_calls())]
+TRACE = {"id": "t1", "name": "run", "timestamp": "2026-05-01T10:00:00Z", "scores": []}
+SNAKE = [
+    {"type": "GENERATION", "id": one["id"], "trace_id": "t1", "name": "n",
+     "start_time": one["startTime"].replace("T", " ").rstrip("Z"),
+     "input": json.dumps(one["input"]), "output": json.dumps(one["output"])}
+    for one in langfuse_calls()
+]  # fmt: skip
+FORMATS: dict[str, list[Any]] = {
+    "genai": [otlp(*by_time(genai_calls()))],
+    "genai structured": [otlp(one) for one in by_time(genai_calls(structured=True))],
+    "openllmetry": [otlp(*by_time(indexed_calls()))],
+    "openinference over otlp": [otlp(*by_time(openinference_calls()))],
+    "phoenix": PHOENIX,
+    "phoenix list": [PHOENIX],
+    "phoenix page": [{"data": PHOENIX, "next_cursor": None}],
+    "phoenix nested": [
+        {**one, "attributes": nested(one["attributes"])} for one in PHOENIX
+    ],
+    "phoenix table": [table_row(one) for one in PHOENIX],
+    "langfuse": langfuse_calls()[::-1],
+    "langfuse page": [{"data": langfuse_calls(), "meta": {}}],
+    "langfuse trace": [{**TRACE, "observations": langfuse_calls()}],
+    "langfuse storage": SNAKE,
+}  # fmt: skip
+
+
+def read(file: Path) -> list[list[Trajectory]]:
+    (batch,) = open_source(file).lots()
+    return batch.groups
+
+
+@pytest.mark.parametrize("layout", ["lines", "indented"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_calls_become_one_trajectory(tmp_path: Path, name: str, layout: str) -> None:
+    file = tmp_path / "export.json"
+    indent = None if layout == "lines" else 2
+    file.write_text("\n".join(json.dumps(one, indent=indent) for one in FORMATS[name]) + "\n")
+    ((one,),) = read(file)
+    assert [m.role for m in one.messages] == [message["role"] for message in CONVERSATION]
+    assert [m.content for m in one.messages] == [message["content"] for message in CONVERSATION]
+    (call,) = one.messages[2].tool_calls
+    assert (call["id"], call["function"]["name"]) == ("c1", "weather")
+    assert json.loads(call["function"]["arguments"]) == {"city": "Paris"}
+    assert one.messages[3].tool_call_id == "c1"
+    assert one.tools == [{"type": "function", "function": TOOL}]
+    assert (one.reward, one.turns, one.group) == (None, 2, 0)
+    assert one.problem is not None
+    assert one.problem.code == "judge.unrewarded"
+    assert one.started_at > 1_600_000_000
+    assert "Trace: t1" in one.output
+
+
+def test_reasoning_and_truncation_of_a_call_are_kept(tmp_path: Path) -> None:
+    file = write_lines(tmp_path / "a.json", *FORMATS["genai"])
+    ((one,),) = read(file)
+    assert one.messages[2].reasoning == "Look it up."
+    assert one.truncated
+
+
+def test_side_calls_are_conversations_and_equal_starts_form_a_group(
+    project: Path, tmp_path: Path
+) -> None:
+    other = {"role": "assistant", "content": "It snows."}
+    side = {"role": "user", "content": "Summarise"}
+    file = write_lines(
+        tmp_path / "a.jsonl",
+        observation(1, [SYSTEM, QUESTION], FINAL),
+        observation(2, [side], "Short"),
+        observation(3, [SYSTEM, QUESTION, FINAL, side], "Longer"),
+        observation(4, [SYSTEM, QUESTION], other, trace="t2"),
+        observation(5, [SYSTEM, QUESTION], other, trace="t3"),
+        observation(6, None, None, trace="t3"),
+        {"id": "x", "traceId": "t3", "type": "SPAN", "input": "q", "output": "a"},
+    )
+    groups = read(file)
+    answers = [[one.messages[-1].content for one in group] for group in groups]
+    assert answers == [["Short"], ["Longer", "It snows."]]
+    reader = import_source(project, file)
+    (event, repeated) = sorted(one.text for one in reader.events_of("log.written"))
+    assert (event, repeated) == (
+        "Conversations equal to another one, kept once: 1.",
+        f"Model calls without recorded messages, omitted: 1 (the first: {file}:6).",
+    )
+    assert len(reader.stored("train", 1)) == 3
+    reader.close()
+
+
+def test_conversation_id_joins_calls_of_several_traces(tmp_path: Path) -> None:
+    first, second = genai_calls()
+    shared = {"gen_ai.conversation.id": "talk"}
+    spans = [otlp_span(1, {**first, **shared}, "t1"), otlp_span(2, {**second, **shared}, "t2")]
+    assert [len(group) for group in read(write_lines(tmp_path / "a.json", otlp(*spans)))] == [1]
+    spans = [otlp_span(1, first, "t1"), otlp_span(2, second, "t2")]
+    assert [len(group) for group in read(write_lines(tmp_path / "b.json", otlp(*spans)))] == [2]
+
+
+def test_agent_spans_do_not_repeat_their_calls(tmp_path: Path) -> None:
+    calls = genai_calls()
+    agent = {**calls[1], "gen_ai.operation.name": "invoke_agent"}
+    file = write_lines(tmp_path / "a.json", otlp(*by_time([*calls, agent])))
+    assert [len(group) for group in read(file)] == [1]
+
+
+def test_scores_become_reward_and_metrics(tmp_path: Path) -> None:
+    scores = [
+        {"name": "reward", "value": 0.75, "dataType": "NUMERIC"},
+        {"name": "polite", "value": 1, "dataType": "BOOLEAN"},
+        {"name": "tone", "value": "warm", "dataType": "CATEGORICAL"},
+        {"name": "short", "value": 0.5, "observationId": "o3"},
+    ]
+    side = observation(3, [{"role": "user", "content": "Summarise"}], "Short")
+    trace = {**TRACE, "scores": scores, "observations": [*langfuse_calls(), side]}
+    (one,), (other,) = read(write_lines(tmp_path / "a.json", trace))
+    assert (one.reward, one.parts, one.metrics) == (0.75, {"reward": 0.75}, {"polite": 1.0})
+    assert (other.reward, other.metrics) == (None, {"short": 0.5})
+
+
+def test_choices_are_siblings(tmp_path: Path) -> None:
+    choices = {"choices": [{"message": FINAL}, {"message": {**FINAL, "content": "Dry."}}]}
+    ((one, other),) = read(write_lines(tmp_path / "a.jsonl", observation(1, "Rain?", choices)))
+    assert [one.messages[-1].content, other.messages[-1].content] == ["It rains.", "Dry."]
+    assert one.messages[0].content == "Rain?"
+
+
+@pytest.mark.parametrize(
+    "damage", ['{"resourceSpans": [{"sc', "[]x", '{"resourceSpans": [3]}', "7"]
+)
+def test_damaged_line_is_named_and_nothing_imported(
+    project: Path, tmp_path: Path, damage: str
+) -> None:
+    file = write_lines(tmp_path / "a.jsonl", *FORMATS["genai"])
+    file.write_text(file.read_text() + damage + "\n")
+    with pytest.raises(ConfigError) as error:
+        import_source(project, file)
+    assert error.value.problem.where == f"{file}:2"
+    assert not (project / "runs").exists()
+
+
+def test_damaged_document_of_several_lines_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "a.json"
+    text = json.dumps(FORMATS["genai"][0], indent=2)
+    file.write_text(text[: len(text) // 2])
+    with pytest.raises(ConfigError) as error:
+        read(file)
+    assert error.value.problem.where.startswith(f"{file}:")
+    assert error.value.problem.code == "traces.damaged"
+
+
+def test_file_without_model_calls_is_refused(tmp_path: Path) -> None:
+    tool = otlp_span(1, {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "weather"})
+    with pytest.raises(ConfigError, match="No span of this file is a model call"):
+        read(write_lines(tmp_path / "a.json", otlp(tool)))
+    silent = otlp_span(1, {"gen_ai.operation.name": "chat", "gen_ai.request.model": "gpt-4o"})
+    with pytest.raises(ConfigError, match="recorded messages"):
+        read(write_lines(tmp_path / "b.json", otlp(silent)))
+
+
+def test_truncated_attribute_is_counted(tmp_path: Path) -> None:
+    cut, whole = genai_calls()
+    cut["gen_ai.input.messages"] = cut["gen_ai.input.messages"][:30]
+    file = write_lines(tmp_path / "a.json", otlp(otlp_span(1, cut)), otlp(otlp_span(2, whole)))
+    source = open_source(file)
+    (note,) = source.notes
+    assert f"omitted: 1 (the first: {file}:1: " in note
+    assert [len(group) for lot in source.lots() for group in lot.groups] == [1]
+
+
+def test_chat_messages_are_not_traces(tmp_path: Path) -> None:
+    line = {"messages": [QUESTION, FINAL], "traceId": "t", "type": "SPAN"}
+    ((one,),) = read(write_lines(tmp_path / "a.jsonl", line))
+    assert one.output == ""
