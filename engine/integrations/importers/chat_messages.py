@@ -146,6 +146,8 @@ class Source(NamedTuple):
     lots: Callable[[], Iterator[TrajectoryBatch]]
     notes: tuple[str, ...] = ()
     """Sentences about skipped content."""
+    last_notes: Callable[[], tuple[str, ...]] = tuple
+    """Returns further sentences once everything is read."""
 
 
 def load_json(text: str) -> Any:
