@@ -129,7 +129,7 @@ def _openinference_message(entry: dict[str, Any]) -> dict[str, Any]:
 
 def _split(entry: dict[str, Any]) -> list[dict[str, Any]]:
     """Convert a message to one in the OpenAI format, after one message for each tool result."""
-    role = str(entry.get("role") or entry.get("type"))
+    role = str(entry.get("role") or entry.get("type")).lower()
     role = ROLES.get(role, role)
     if role not in KNOWN:
         raise ValueError(f"the role {role[:40]!r} is unknown")

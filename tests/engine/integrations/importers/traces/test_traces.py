@@ -231,3 +231,29 @@ def test_chat_messages_are_not_traces(tmp_path: Path) -> None:
     line = {"messages": [QUESTION, FINAL], "traceId": "t", "type": "SPAN"}
     ((one,),) = read(write_lines(tmp_path / "a.jsonl", line))
     assert one.output == ""
+
+
+def test_roles_of_langchain_and_blocks_of_anthropic_are_read(tmp_path: Path) -> None:
+    use = {"type": "tool_use", "id": "c1", "name": "weather", "input": {"city": "Paris"}}
+    thinking = {"type": "thinking", "thinking": "Look it up."}
+    image = {"type": "image", "source": {}}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": [text("rain")]}
+    given = [
+        {"role": "Human", "content": [text("Weather?"), image]},
+        {"role": "AI", "content": [thinking, use]},
+        {"role": "user", "content": [result, text("Well?")]},
+    ]
+    file = write_lines(tmp_path / "a.jsonl", observation(1, given, "It rains."))
+    ((one,),) = read(file)
+    assert [(m.role, m.content, m.reasoning) for m in one.messages] == [
+        ("user", "Weather?[image]", ""),
+        ("assistant", "", "Look it up."),
+        ("tool", "rain", ""),
+        ("user", "Well?", ""),
+        ("assistant", "It rains.", ""),
+    ]
+    assert one.messages[1].tool_calls[0]["function"]["arguments"] == '{"city": "Paris"}'
+
+
+def text(words: str) -> dict[str, str]:
+    return {"type": "text", "text": words}
