@@ -58,7 +58,11 @@ class ModelCall(NamedTuple):
 
 
 class Unreadable(Exception):
-    """Model call whose messages cannot be read; the text is its place and the reason."""
+    """Model call whose messages cannot be read, with its place and the reason."""
+
+    def __init__(self, where: str, error: Exception) -> None:
+        super().__init__(f"{where}: {type(error).__name__}: {str(error)[:200]}")
+        self.where = where
 
 
 def spans_of(record: Record) -> Iterator[Span]:
@@ -104,7 +108,7 @@ def calls_of(span: Span) -> list[ModelCall] | None:
             return None
         prompt, answers, tools = read(span.attributes)
     except WRONG as error:
-        raise Unreadable(f"{span.where}: {str(error)[:200]}") from error
+        raise Unreadable(span.where, error) from error
     if not prompt:
         return []
     thread = value_at(span.attributes, "gen_ai.conversation.id")

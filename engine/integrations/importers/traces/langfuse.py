@@ -64,7 +64,7 @@ def calls_of_observation(record: Record) -> list[ModelCall] | None:
         answers = answers_of_payload(data.get("output"))
         start_s = seconds_of(_field(data, "startTime"))
     except WRONG as error:
-        raise Unreadable(f"{record.where}: {str(error)[:200]}") from error
+        raise Unreadable(record.where, error) from error
     if not prompt:
         return []
     trace, name = str(_field(data, "traceId") or ""), str(data.get("id") or "")

@@ -49,8 +49,7 @@ class TracedCalls(NamedTuple):
     scores: list[Score]
     silent: list[str]
     """Places of model calls without recorded messages."""
-    unreadable: list[str]
-    """Places and reasons of model calls whose messages cannot be read."""
+    unreadable: list[Unreadable]
 
 
 def open_traces(file: Path) -> Source | None:
@@ -85,9 +84,10 @@ def _read(records: list[Record]) -> TracedCalls:
         except WRONG as error:
             raise ConfigError.of(
                 "traces.damaged",
-                f"This line has no complete span: {str(error)[:200]}.",
+                "This line has no complete span.",
                 HINT,
                 where=record.where,
+                detail=str(error)[:500],
             ) from error
     return traced
 
@@ -97,7 +97,7 @@ def _add(traced: TracedCalls, one: T, read: Callable[[T], list[ModelCall] | None
     try:
         calls = read(one)
     except Unreadable as error:
-        traced.unreadable.append(str(error))
+        traced.unreadable.append(error)
         return
     traced.calls.extend(calls or [])
     if calls == []:
@@ -179,14 +179,14 @@ def _notes(traced: TracedCalls, repeated: int) -> tuple[str, ...]:
         places = f"{len(traced.silent)} (the first: {traced.silent[0]})"
         notes.append(f"Model calls without recorded messages, omitted: {places}.")
     if traced.unreadable:
-        places = f"{len(traced.unreadable)} (the first: {traced.unreadable[0]})"
+        places = f"{len(traced.unreadable)} (the first: {traced.unreadable[0].where})"
         notes.append(f"Model calls with incomplete messages, omitted: {places}.")
     return tuple(notes)
 
 
 def _no_calls(file: Path, traced: TracedCalls) -> ConfigError:
     if traced.silent or traced.unreadable:
-        first = (traced.unreadable or traced.silent)[0]
+        first = str((traced.unreadable or traced.silent)[0])
         return ConfigError.of(
             "traces.no_messages",
             "No model call of this file has recorded messages.",

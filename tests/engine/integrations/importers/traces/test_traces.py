@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,77 +12,19 @@ from tests.engine.integrations.importers.conftest import import_source
 from tests.engine.integrations.importers.traces.files import (
     CONVERSATION,
     FINAL,
+    FORMATS,
     QUESTION,
     SYSTEM,
     TOOL,
+    TRACE,
+    by_time,
     genai_calls,
-    indexed_calls,
     langfuse_calls,
     observation,
-    openinference_calls,
     otlp,
     otlp_span,
-    phoenix_span,
     write_lines,
 )
-
-
-def nested(flat: dict[str, Any]) -> dict[str, Any]:
-    """Attributes as Phoenix stores them: nested, with lists."""
-    tree: dict[str, Any] = {}
-    for name, value in flat.items():
-        *folders, leaf = name.split(".")
-        node = tree
-        for folder in folders:
-            node = node.setdefault(folder, {})
-        node[leaf] = value
-    return listed(tree)
-
-
-def listed(tree: Any) -> Any:
-    if not isinstance(tree, dict):
-        return tree
-    values = {key: listed(value) for key, value in tree.items()}
-    return list(values.values()) if all(key.isdecimal() for key in values) else values
-
-
-def by_time(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """OTLP spans of calls, the last first."""
-    return [otlp_span(place, one) for place, one in enumerate(calls)][::-1]
-
-
-def table_row(span: dict[str, Any]) -> dict[str, Any]:
-    """Span as a row of Phoenix's table of spans."""
-    context = {f"context.{key}": value for key, value in span["context"].items()}
-    attributes = {f"attributes.{key}": value for key, value in span["attributes"].items()}
-    return {"name": span["name"], "start_time": span["start_time"], **context, **attributes}
-
-
-PHOENIX = [phoenix_span(n, one) for n, one in enumerate(openinference_calls())]
-TRACE = {"id": "t1", "name": "run", "timestamp": "2026-05-01T10:00:00Z", "scores": []}
-SNAKE = [
-    {"type": "GENERATION", "id": one["id"], "trace_id": "t1", "name": "n",
-     "start_time": one["startTime"].replace("T", " ").rstrip("Z"),
-     "input": json.dumps(one["input"]), "output": json.dumps(one["output"])}
-    for one in langfuse_calls()
-]  # fmt: skip
-FORMATS: dict[str, list[Any]] = {
-    "genai": [otlp(*by_time(genai_calls()))],
-    "genai structured": [otlp(one) for one in by_time(genai_calls(structured=True))],
-    "openllmetry": [otlp(*by_time(indexed_calls()))],
-    "openinference over otlp": [otlp(*by_time(openinference_calls()))],
-    "phoenix": PHOENIX,
-    "phoenix list": [PHOENIX],
-    "phoenix page": [{"data": PHOENIX, "next_cursor": None}],
-    "phoenix nested": [
-        {**one, "attributes": nested(one["attributes"])} for one in PHOENIX
-    ],
-    "phoenix table": [table_row(one) for one in PHOENIX],
-    "langfuse": langfuse_calls()[::-1],
-    "langfuse page": [{"data": langfuse_calls(), "meta": {}}],
-    "langfuse trace": [{**TRACE, "observations": langfuse_calls()}],
-    "langfuse storage": SNAKE,
-}  # fmt: skip
 
 
 def read(file: Path) -> list[list[Trajectory]]:
@@ -223,7 +164,7 @@ def test_truncated_attribute_is_counted(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "a.json", otlp(otlp_span(1, cut)), otlp(otlp_span(2, whole)))
     source = open_source(file)
     (note,) = source.notes
-    assert f"omitted: 1 (the first: {file}:1: " in note
+    assert f"omitted: 1 (the first: {file}:1)." in note
     assert [len(group) for lot in source.lots() for group in lot.groups] == [1]
 
 
