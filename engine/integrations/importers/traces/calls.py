@@ -126,6 +126,7 @@ def _reader(span: Span) -> Any:
     attributes = span.attributes
     operation = value_at(attributes, "gen_ai.operation.name")
     kind = str(value_at(attributes, "openinference.span.kind") or span.kind).upper()
+    kind = "" if kind == "UNKNOWN" or kind.startswith("SPAN_KIND_") else kind
     if value_at(attributes, "llm.input_messages") is not None or kind == "LLM":
         return _openinference if kind in ("LLM", "") else None
     if operation is not None and operation not in OPERATIONS:

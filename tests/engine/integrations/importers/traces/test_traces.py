@@ -21,8 +21,10 @@ from tests.engine.integrations.importers.traces.files import (
     genai_calls,
     langfuse_calls,
     observation,
+    openinference_calls,
     otlp,
     otlp_span,
+    phoenix_span,
     write_lines,
 )
 
@@ -102,6 +104,21 @@ def test_agent_spans_do_not_repeat_their_calls(tmp_path: Path) -> None:
     agent = {**calls[1], "gen_ai.operation.name": "invoke_agent"}
     file = write_lines(tmp_path / "a.json", otlp(*by_time([*calls, agent])))
     assert [len(group) for group in read(file)] == [1]
+
+
+def test_span_kinds_of_opentelemetry_say_nothing(tmp_path: Path) -> None:
+    plain = [
+        {key: value for key, value in one.items() if key != "openinference.span.kind"}
+        for one in openinference_calls()
+    ]
+    kinds = ("SPAN_KIND_INTERNAL", "UNKNOWN")
+    pairs = zip(plain, kinds, strict=True)
+    spans = [{**phoenix_span(n, one), "span_kind": kind} for n, (one, kind) in enumerate(pairs)]
+    ((one,),) = read(write_lines(tmp_path / "a.jsonl", *spans))
+    assert one.turns == 2
+    chain = {**spans[0], "span_kind": "CHAIN"}
+    with pytest.raises(ConfigError, match="is a model call"):
+        read(write_lines(tmp_path / "b.jsonl", chain))
 
 
 def test_scores_become_reward_and_metrics(tmp_path: Path) -> None:
