@@ -10,13 +10,14 @@ from engine.protocol.records.choices import Sample
 from engine.protocol.records.demonstrations import Demonstrations
 from engine.protocol.records.forecast import Forecast
 from engine.protocol.records.judging import JudgeOption, RubricView
-from engine.protocol.records.runs import ProjectView, RunSummary, Split
+from engine.protocol.records.runs import ImportedScenarios, ProjectView, RunSummary, Split
 from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTicked, FinishProject
 from engine.protocol.requests.runs import (
     Confirm,
     CreateProject,
     EditProject,
     ImportRun,
+    ImportScenarios,
     ProjectFiles,
     SaveRubric,
     ScenarioPage,
@@ -74,6 +75,18 @@ class ProjectCalls(Transport):
         May take minutes. Raises Refused with the first error and its line."""
         return await self._ask(
             "POST", "/import", RunSummary, body=request, params={"path": path}, timeout=IMPORTING_S
+        )
+
+    async def import_scenarios(self, path: str, request: ImportScenarios) -> ImportedScenarios:
+        """Append the beginnings of conversations to a scenario file of project `path`. May take
+        minutes. Raises Refused with the first error and its line."""
+        return await self._ask(
+            "POST",
+            "/import/scenarios",
+            ImportedScenarios,
+            body=request,
+            params={"path": path},
+            timeout=IMPORTING_S,
         )
 
     async def forecast(self, path: str, values: dict[str, Any] | None = None) -> Forecast:

@@ -270,6 +270,26 @@ def write_scenarios(file: Path, items: list[dict[str, Any]]) -> None:
     replace_file(file, "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items))
 
 
+def append_scenarios(file: Path, items: list[dict[str, Any]]) -> None:
+    """Add lines to a scenario file, which is created if it is missing; its lines stay as they are.
+    Raises ConfigError if it would become too large."""
+    if not items:
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    before = read_regular(file, MOST_SCENARIO_BYTES) if file.exists() else b""
+    before += b"\n" if before and not before.endswith(b"\n") else b""
+    lines = "".join(json.dumps(item, ensure_ascii=False) + "\n" for item in items)
+    content = before + lines.encode()
+    if len(content) > MOST_SCENARIO_BYTES:
+        raise ConfigError.of(
+            "scenarios.too_large",
+            f"The file would be larger than {MOST_SCENARIO_BYTES >> 30} GB.",
+            "Import fewer conversations, or remove scenarios first.",
+            where=str(file),
+        )
+    replace_file(file, content)
+
+
 def split_info(project: Path, config: ProjectConfig, split: Split) -> SplitInfo | None:
     file = scenario_file(project, config, split)
     if file is None:

@@ -13,8 +13,20 @@ from engine.protocol.events.run import RunFinished
 from engine.protocol.problems import Refused
 from engine.protocol.records.labels import Label, Word
 from engine.protocol.records.runs import RunSummary
-from engine.protocol.requests.runs import Command, ImportRun, TrajectoryQuery, TryJudge
+from engine.protocol.requests.runs import (
+    Command,
+    ImportRun,
+    ImportScenarios,
+    TrajectoryQuery,
+    TryJudge,
+)
 from engine.storage.run_db.reader import RunReader
+from tests.engine.integrations.importers.traces.files import (
+    genai_calls,
+    otlp,
+    otlp_span,
+    write_lines,
+)
 from tests.engine.judge.scripted import Script, provider
 from tests.engine_http.conftest import Engine, make_project
 from tests.engine_http.test_judge import JUDGE, letters
@@ -143,3 +155,45 @@ def test_import_command(project: Path, trajectories_file: Path) -> None:
     assert done.returncode == 0, done.stderr
     run = RunSummary.model_validate_json(done.stdout)
     assert (run.kind, run.trajectories, run.unscored) == ("imported", 3, 1)
+
+
+@pytest.fixture
+def traces_file(tmp_path: Path) -> Path:
+    """Two calls of one conversation in OTLP JSON; the answer has an e-mail address."""
+    asked, answered = genai_calls()
+    parts = [{"type": "text", "content": "It rains, says ann@x.org."}]
+    answered["gen_ai.output.messages"] = json.dumps([{"role": "assistant", "parts": parts}])
+    spans = otlp(otlp_span(1, asked), otlp_span(2, answered))
+    return write_lines(tmp_path / "spans.json", spans)
+
+
+def test_traces_are_imported_as_run_and_as_scenarios(
+    engine: Engine, project: Path, traces_file: Path
+) -> None:
+    body = ImportRun(source=str(traces_file), mask=True)
+    run = engine.call(lambda client: client.import_run(str(project), body))
+    assert (run.kind, run.name, run.trajectories, run.unscored) == ("imported", "spans", 1, 1)
+    one = engine.call(lambda client: client.siblings(run.id, "train", 1, 0)).trajectories[0]
+    assert one.turns == 2
+    whole = engine.call(lambda client: client.trajectory(run.id, one.id))
+    assert whole.messages[-1].content == "It rains, says <EMAIL_1>."
+    request = ImportScenarios(source=str(traces_file), split="validation")
+    counts = []
+    for _ in range(2):
+        done = engine.call(lambda client: client.import_scenarios(str(project), request))
+        counts.append((done.new, done.repeated))
+    assert counts == [(1, 0), (0, 1)]
+    page = engine.call(lambda client: client.scenarios(str(project), "validation"))
+    assert page.items[-1].data["messages"][1] == {"role": "user", "content": "Weather in Paris?"}
+
+
+def test_import_command_reads_traces(project: Path, traces_file: Path) -> None:
+    done = run_command("import", str(project), str(traces_file), "--mask")
+    assert done.returncode == 0, done.stderr
+    first, note = done.stdout.splitlines()
+    assert first.startswith("1 trajectories, 1 of them unscored. Run folder: ")
+    assert note == "Masked: e-mail addresses 1."
+    done = run_command("import", str(project), str(traces_file), "--as", "scenarios")
+    assert done.stdout.startswith("1 new scenario. File: "), done.stderr
+    done = run_command("import", str(project), str(traces_file), "--split", "train")
+    assert (done.returncode, "--as scenarios" in done.stderr) == (2, True)

@@ -151,9 +151,30 @@ def _track(parser: argparse.ArgumentParser) -> None:
 def _import(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("project", help="project folder")
     parser.add_argument(
-        "source", help="JSONL file of chat messages, .art folder, or the folder of one model in it"
+        "source",
+        help="JSONL file of chat messages; traces (OpenTelemetry, Phoenix, Langfuse) in JSON or "
+        "JSONL; .art folder, or the folder of one model in it",
     )
     parser.add_argument("--model", default="", help="model to import, if the folder holds several")
+    parser.add_argument(
+        "--as",
+        dest="form",
+        choices=("trajectories", "scenarios"),
+        default="trajectories",
+        help="import a run of trajectories (default), or append the messages up to the first "
+        "answer to the project's scenarios",
+    )
+    parser.add_argument(
+        "--split",
+        choices=("train", "validation"),
+        help="scenario file to extend, with --as scenarios (default train)",
+    )
+    parser.add_argument(
+        "--mask",
+        action="store_true",
+        help="replace e-mail addresses, telephone, card and account numbers, IP addresses and keys "
+        "with placeholders",
+    )
     as_json(parser)
 
 
@@ -167,7 +188,7 @@ COMMANDS = {
     "scenarios": ("reward statistics per scenario over time", _scenarios),
     "checkpoints": ("list, pin, unpin or delete the checkpoints of a run", _checkpoints),
     "track": ("send a run to experiment trackers (W&B, MLflow …)", _track),
-    "import": ("import trajectories from JSONL, Parquet or an .art folder", _import),
+    "import": ("import trajectories or scenarios from JSONL, traces, Parquet or .art", _import),
     "repair": ("restore a run as far as its data is readable; damaged files are kept", _repair),
     "remove": ("delete a run with its checkpoints", _remove),
 }

@@ -1,4 +1,4 @@
-"""Importers: trajectories from JSONL, Parquet and ART folders as runs of a project.
+"""Importers: trajectories from JSONL, traces, Parquet and ART folders, as runs or scenarios.
 
 Imported by `server` and `cli`.
 """

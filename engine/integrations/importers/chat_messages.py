@@ -45,6 +45,12 @@ def conversation(items: list[dict[str, Any]]) -> Conversation:
     return Conversation(messages, truncated, tokens)
 
 
+def beginning_of(messages: list[Message]) -> list[Message]:
+    """Messages before the first answer."""
+    roles = [message.role for message in messages]
+    return messages[: roles.index("assistant")] if "assistant" in roles else messages
+
+
 def tools_of(data: Any) -> list[dict[str, Any]]:
     """Tool definitions as a list; empty if there are none. Raises ValueError for other values."""
     tools = data or []
@@ -140,6 +146,8 @@ class Source(NamedTuple):
     lots: Callable[[], Iterator[TrajectoryBatch]]
     notes: tuple[str, ...] = ()
     """Sentences about skipped content."""
+    last_notes: Callable[[], tuple[str, ...]] = tuple
+    """Returns further sentences once everything is read."""
 
 
 def load_json(text: str) -> Any:

@@ -16,6 +16,7 @@ from engine.integrations.importers.chat_messages import (
     Source,
     TrajectoryBatch,
     as_scored,
+    beginning_of,
     empty_source,
     figures_of,
     id_of,
@@ -62,18 +63,18 @@ def read_attempts(file: Path) -> list[list[Trajectory]]:
     return list(groups.values())
 
 
-def read_lines(file: Path) -> Iterator[tuple[int, str]]:
+def read_lines(file: Path, most_bytes: int = MOST_LINE_BYTES) -> Iterator[tuple[int, str]]:
     """Yield line numbers from 1 and non-empty lines, one in memory at a time, without a byte order
-    mark. Raises ConfigError for a line that is too long or not UTF-8."""
+    mark. Raises ConfigError for a line of more than `most_bytes` bytes or not UTF-8."""
     try:
         with open_regular(file) as source:
             if os.fstat(source.fileno()).st_size > MOST_FILE_BYTES:
                 raise ValueError(f"it is larger than {MOST_FILE_BYTES >> 30} GB")
             number = 0
-            while line := source.readline(MOST_LINE_BYTES + 1):
+            while line := source.readline(most_bytes + 1):
                 number += 1
-                if len(line) > MOST_LINE_BYTES:
-                    raise ValueError(f"line {number} is longer than {MOST_LINE_BYTES >> 20} MB")
+                if len(line) > most_bytes:
+                    raise ValueError(f"line {number} is longer than {most_bytes >> 20} MB")
                 try:
                     text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 except UnicodeDecodeError:
@@ -115,12 +116,7 @@ def _entry(line: str, where: str) -> dict[str, Any]:
 def _group(entry: dict[str, Any], messages: list[Message]) -> str:
     if (group := entry.get("group")) is not None:
         return f"group {group}"
-    start = []
-    for message in messages:
-        if message.role == "assistant":
-            break
-        start.append(message.model_dump_json())
-    return "\n".join(start)
+    return "\n".join(message.model_dump_json() for message in beginning_of(messages))
 
 
 def _trajectory(

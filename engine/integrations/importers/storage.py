@@ -18,6 +18,8 @@ from engine.evaluation.validation import scenario_means
 from engine.integrations.importers.art import open_art, open_art_file
 from engine.integrations.importers.chat_messages import Source, TrajectoryBatch, empty_source
 from engine.integrations.importers.jsonl import open_jsonl
+from engine.integrations.importers.masking import Masker, masked
+from engine.integrations.importers.traces.source import open_traces
 from engine.judge.prompting.rubric import load_rubric
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.events.run import (
@@ -48,11 +50,12 @@ SCRATCH = ".import-"
 FORGOTTEN_S = 86_400.0
 
 
-async def import_run(project: Path, source: Path, model: str = "") -> Path:
+async def import_run(project: Path, source: Path, model: str = "", mask: bool = False) -> Path:
     """Import a folder or file of trajectories as a new run of the project and return its folder.
-    `model` selects one in an .art folder (empty: the only one). Raises ConfigError or
-    StoreError."""
+    `model` selects one in an .art folder (empty: the only one); `mask` replaces personal data.
+    Raises ConfigError or StoreError."""
     found = await asyncio.to_thread(open_source, source, model)
+    found = masked(found, Masker()) if mask else found
     config = load_config(project, {"train.steps": max(found.last, 1)})
     spec = RunSpec(
         id=ulid(),
@@ -99,6 +102,8 @@ class Import:
             while (lot := await _next(lots)) is not None:
                 count += 1
                 await (self._step(lot) if lot.split == "train" else self._validation(lot))
+        for note in source.last_notes():
+            await self._writer.say(LogWritten(level="info", source="import", text=note))
         await self._writer.say(
             RunFinished(
                 step=source.last,
@@ -181,15 +186,17 @@ def open_source(path: Path, model: str = "") -> Source:
         raise ConfigError.of(
             "import.no_source",
             "This file or folder does not exist.",
-            "Pass a JSONL file of chat messages, or an .art folder.",
+            "Pass a JSONL file of chat messages, a file of traces, or an .art folder.",
             where=str(path),
         )
     if not path.is_file() or "\n" in str(path):
         raise ConfigError.of(
             "import.no_file",
             "This is neither a folder nor a regular file.",
-            "Pass a JSONL file of chat messages, or an .art folder; save the output of a pipe to "
-            "a file first.",
+            "Pass a JSONL file of chat messages, a file of traces, or an .art folder; save the "
+            "output of a pipe to a file first.",
             where=str(path),
         )
-    return open_art_file(path) if path.suffix == ".parquet" else open_jsonl(path)
+    if path.suffix == ".parquet":
+        return open_art_file(path)
+    return open_traces(path) or open_jsonl(path)

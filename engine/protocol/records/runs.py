@@ -356,6 +356,21 @@ class SplitInfo(Value):
     problems: list[Problem] = Field(default_factory=list)
 
 
+class ImportedScenarios(Value):
+    """Result of an import of conversations as scenarios."""
+
+    split: Split
+    path: str
+    """Scenario file that was extended."""
+    new: int
+    """Number of scenarios added."""
+    repeated: int
+    """Number of conversations whose beginning is a scenario already, of this import or of the
+    project."""
+    notes: list[str] = Field(default_factory=list)
+    """Sentences about omitted content and masked values."""
+
+
 class ProjectView(Value):
     """Project folder as shown in the studio; one with errors opens too, with its problems."""
 

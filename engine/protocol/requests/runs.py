@@ -106,10 +106,18 @@ class ImportRun(Request):
     """Import trajectories made elsewhere as a run."""
 
     source: str
-    """Path on the engine's machine: an .art folder, the folder of one model in it, or a JSONL file
-    of chat messages."""
+    """Path on the engine's machine: an .art folder, the folder of one model in it, a JSONL file of
+    chat messages, or a file of traces."""
     model: str = ""
     """Name of the model, if the folder contains several."""
+    mask: bool = False
+    """Replace e-mail addresses, telephone, card and account numbers, IP addresses and keys."""
+
+
+class ImportScenarios(ImportRun):
+    """Append the beginnings of conversations made elsewhere to a scenario file."""
+
+    split: Split = "train"
 
 
 class EditProject(Request):

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from engine.autorl.draft_folder import open_draft
 from engine.autorl.project_files import begin_with_tools, finish_project
 from engine.autorl.writer import open_writer
+from engine.integrations.importers.scenarios import import_scenarios
 from engine.integrations.importers.storage import import_run
 from engine.integrations.mcp_servers import discover_tools, set_server, views_of
 from engine.policy.fork_server import warm_up
@@ -23,6 +24,7 @@ from engine.protocol.requests.runs import (
     CreateProject,
     EditProject,
     ImportRun,
+    ImportScenarios,
     ProjectFiles,
     ScenarioPage,
     WriteScenarios,
@@ -69,6 +71,7 @@ class ProjectRoutes:
             ("GET", "/scenarios", self.scenarios),
             ("PUT", "/scenarios", self.write_scenarios),
             ("POST", "/import", self.import_run),
+            ("POST", "/import/scenarios", self.import_scenarios),
             ("GET", "/project/servers", self.servers),
             ("PUT", "/project/servers", self.set_server),
             ("POST", "/project/servers", self.find_tools),
@@ -128,8 +131,17 @@ class ProjectRoutes:
 
     async def import_run(self, request: Request) -> Response:
         body, path = await body_of(request, ImportRun), project_of(request)
-        folder = await import_run(path, path_of(body.source), body.model)
+        folder = await import_run(path, path_of(body.source), body.model, body.mask)
         return json_of(await asyncio.to_thread(self._library.summary, folder))
+
+    async def import_scenarios(self, request: Request) -> Response:
+        body, path = await body_of(request, ImportScenarios), project_of(request)
+        source = path_of(body.source)
+        return json_of(
+            await asyncio.to_thread(
+                import_scenarios, path, source, body.split, body.model, body.mask
+            )
+        )
 
     async def servers(self, request: Request) -> Response:
         """Respond with the MCP servers in mcp.json of project `path`; none is contacted."""

@@ -1,5 +1,5 @@
-"""Files of imported trajectories, in Atelier's and ART's JSON Lines: read completely or rejected
-with a line number."""
+"""Files of imported trajectories, in Atelier's and ART's JSON Lines, and of traces: read completely
+or rejected with a line number."""
 
 import atexit
 import json
@@ -8,9 +8,13 @@ from pathlib import Path
 
 from engine.integrations.importers.art_groups import read_groups
 from engine.integrations.importers.art_trajectories import attempts_of
+from engine.integrations.importers.chat_messages import empty_source
 from engine.integrations.importers.jsonl import read_attempts
+from engine.integrations.importers.masking import Masker, masked
 from engine.integrations.importers.parquet import ParquetReader
+from engine.integrations.importers.traces.source import open_traces
 from engine.protocol.problems import ConfigError
+from tests.engine.integrations.importers.traces.files import FORMATS
 from tests.fuzz.mutation import mutate as change
 
 REFUSALS = (ConfigError,)
@@ -46,7 +50,8 @@ THEIRS = {
 
 def seeds() -> list[bytes]:
     ours = "\n".join(json.dumps(line) for line in OURS).encode()
-    return [ours, b"\xef\xbb\xbf" + ours, json.dumps(THEIRS).encode()]
+    traces = ["\n".join(map(json.dumps, lines)).encode() for lines in FORMATS.values()]
+    return [ours, b"\xef\xbb\xbf" + ours, json.dumps(THEIRS).encode(), *traces]
 
 
 def mutate(seed: bytes, rng: random.Random) -> bytes:
@@ -54,16 +59,16 @@ def mutate(seed: bytes, rng: random.Random) -> bytes:
 
 
 def execute(data: bytes, folder: Path) -> None:
-    """Read the file in both formats; it counts as rejected if both reject it."""
+    """Read the file in all formats; it counts as rejected if all reject it."""
     file = folder / "0001.jsonl"
     file.write_bytes(data)
     refusals = []
-    for read in (_as_ours, _as_theirs):
+    for read in READERS:
         try:
             read(file)
         except ConfigError as error:
             refusals.append(error)
-    if len(refusals) == 2:
+    if len(refusals) == len(READERS):
         raise refusals[0]
 
 
@@ -75,3 +80,15 @@ def _as_ours(file: Path) -> None:
 def _as_theirs(file: Path) -> None:
     for number, found in enumerate(read_groups(file, READER)):
         attempts_of(found, "train", 1, number)
+
+
+def _as_traces(file: Path) -> None:
+    source = open_traces(file)
+    if source is None:
+        raise empty_source(file, "")
+    masker = Masker()
+    for batch in masked(source, masker).lots():
+        assert all(one.model_dump_json() for group in batch.groups for one in group)
+
+
+READERS = (_as_ours, _as_theirs, _as_traces)

@@ -152,6 +152,7 @@ FRAME = [
         importing,
         [
             Row("Question: Cancel", "hidden Question Import trajectories"),
+            Row("ImportOptions._mask", "checked Toggle Mask personal data"),
             Row("Question: A file…", "shown QFileDialog Import a trajectory file"),
             Row("Question: An .art folder…", "shown QFileDialog Import an .art folder"),
         ],

@@ -23,11 +23,12 @@ from engine.protocol.config.flat import changed_settings
 from engine.protocol.events import run as e
 from engine.protocol.problems import Problem
 from engine.protocol.records.run_notes import RunNotes
-from engine.protocol.records.runs import ACTIVE_STATES, GroupSummary, RunSummary
+from engine.protocol.records.runs import ACTIVE_STATES, GroupSummary, ImportedScenarios, RunSummary
 from engine.protocol.requests.runs import (
     Command,
     EngineInfo,
     ImportRun,
+    ImportScenarios,
     StartEvaluation,
     StartRun,
     TrajectoryQuery,
@@ -222,6 +223,7 @@ class FakeEngine:
                 route("/engine", self._info),
                 route("/engine/shutdown", self._shutdown, "POST"),
                 route("/import", self._import, "POST"),
+                route("/import/scenarios", self._import_scenarios, "POST"),
                 route("/runs", self._runs, "GET", "POST"),
                 route("/runs/{run}", self._run),
                 route("/runs/{run}/command", self._command, "POST"),
@@ -324,6 +326,12 @@ class FakeEngine:
         simulation.step(1)
         simulation.end(1)
         return self.add_run(simulation.made, name)
+
+    async def _import_scenarios(self, request: Request) -> ImportedScenarios:
+        body = ImportScenarios.model_validate(await request.json())
+        self.imports.append(body)
+        path = f"{request.query_params['path']}/scenarios/{body.split}.jsonl"
+        return ImportedScenarios(split=body.split, path=path, new=3, repeated=1)
 
     async def _run(self, request: Request) -> RunSummary:
         return self.summaries[request.path_params["run"]]

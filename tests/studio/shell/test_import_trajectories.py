@@ -3,13 +3,17 @@
 from pathlib import Path
 
 import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QFileDialog, QLineEdit
 
 from engine.protocol.problems import Problem
+from engine.protocol.requests.runs import ImportScenarios
 from studio.app import Studio
 from studio.pages.home.page import HomePage
 from studio.services.notifications import Question
 from studio.shell import import_trajectories
+from studio.shell.import_trajectories import ImportOptions
 from studio.widgets.controls.buttons import Button
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.engine import FakeEngine
@@ -54,6 +58,31 @@ def test_imported_file_becomes_a_run_and_is_shown(
             assert studio.session.run.summary.kind == "imported"
             await until(lambda: studio.window.header.chip.accessibleName().count("Imported"))
             await until(lambda: "trajectories imported" in studio.notifier.words())
+
+    run(job())
+
+
+def test_file_is_imported_as_scenarios_and_masked(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, talk: Path
+) -> None:
+    async def job() -> None:
+        Path(engine.add_project("inbox-scout").path).mkdir()
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            await open_project(studio, engine, "inbox-scout")
+            studio.actions.trigger("project.import")
+            await until(lambda: studio.window.findChildren(ImportOptions))
+            (options,) = studio.window.findChildren(ImportOptions)
+            await until(options.isVisible)
+            cell = options._form._cells()[2].center().toPoint()
+            QTest.mouseClick(options._form, Qt.MouseButton.LeftButton, pos=cell)
+            QTest.mouseClick(options._mask, Qt.MouseButton.LeftButton)
+            await choose(studio, "A file…", talk)
+            await until(lambda: "3 scenarios added to validation.jsonl" in studio.notifier.words())
+            assert studio.notifier.words().endswith("; 1 known ones omitted.")
+            (asked,) = engine.imports
+            assert isinstance(asked, ImportScenarios)
+            assert (asked.split, asked.mask, asked.source) == ("validation", True, str(talk))
+            await until(lambda: studio.window.page == "setup")
 
     run(job())
 

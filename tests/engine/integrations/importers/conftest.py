@@ -30,8 +30,8 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def import_source(project: Path, source: Path, model: str = "") -> RunReader:
+def import_source(project: Path, source: Path, model: str = "", mask: bool = False) -> RunReader:
     """Import `source` and return a reader of the stored run; the caller closes it."""
-    folder = asyncio.run(import_run(project, source, model))
+    folder = asyncio.run(import_run(project, source, model, mask))
     assert folder.parent == project / "runs"
     return RunReader(folder / DATABASE)
