@@ -89,6 +89,7 @@ def make_model(title: str, folder: Path, kind: str = "") -> Path:
     return folder
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.long
 @pytest.mark.parametrize("title", MODELS)
 def test_agent_with_a_tool_trains_on_each_family(
@@ -102,10 +103,10 @@ def test_agent_with_a_tool_trains_on_each_family(
         **{
             "model.max_context": 4096, "model.thinking": "off", "model.keep_reasoning": "always",
             "train.max_tokens": 1000, "train.steps": 2, "train.validate_every": 0,
-            "agent.timeout_s": 200,
+            "agent.timeout_s": 600,
         },
     )  # fmt: skip
-    events = engine.wait(run, 300)
+    events = engine.wait(run, 850)
 
     async def read(client: EngineClient) -> list[Any]:
         page = await client.trajectories(run.id, TrajectoryQuery(split="train"))
