@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import sandboxed_kernel as kernel
 
 ROOT = "/sys"
-"""Where the new root is built: a folder of every Linux machine below which nobody keeps files."""
+"""Place of the new root: a folder of every Linux machine below which nobody keeps files."""
 CREDENTIALS = 12
 DEVICES = ("null", "zero", "full", "random", "urandom")
 LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"}

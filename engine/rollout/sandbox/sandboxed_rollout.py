@@ -40,7 +40,7 @@ class Rollout:
         self.exceeded = None
         """Problem of the limit that ended the rollout."""
         self.notes = []
-        """What the sandbox refused or ended, for the trajectory."""
+        """Sentences on what was refused, dropped or ended, for the trajectory."""
 
     def run(self):
         try:

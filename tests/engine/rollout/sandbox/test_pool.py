@@ -251,7 +251,7 @@ def play(
 
 
 def told(result: AgentResult | RolloutError) -> Any:
-    """What the agent has printed after RESULT."""
+    """Value that the agent has printed after RESULT."""
     assert isinstance(result, AgentResult), result
     line = next(one for one in result.output.splitlines() if one.startswith("RESULT "))
     return json.loads(line.removeprefix("RESULT "))
