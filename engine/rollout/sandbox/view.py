@@ -28,6 +28,14 @@ OF_OTHERS = ("runs", ".git", ".env", ".atelier")
 """Files and folders of a project that no code in a sandbox sees."""
 OF_VERIFIERS = ("rewards.py", "rubric.md", "scenarios", "demonstrations")
 """Files and folders of a project that its agent does not see: they tell how it is scored."""
+PRIVATE = (
+    *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config", ".password-store"),
+    *(".mozilla", ".thunderbird", ".netrc", ".git-credentials", ".local/share/keyrings"),
+    *(".local/share/atelier", ".huggingface", ".cache/huggingface/token"),
+)
+"""Places in a home folder whose contents are never visible."""
+PRIVATE_WHOLE = (".local/share", ".local/state", ".cache")
+"""Places in a home folder of which single folders may be visible, such as an interpreter's."""
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix", "/gnu")
 
 
@@ -62,7 +70,11 @@ def view_of(
             *((str(file), f"{CODE}/{file.name}") for file in HOST_FILES),
             *((folder, folder) for folder in without_nested(shown)),
         ],
-        "hidden": [*SECRETS, *(str(project / name) for name in hidden)],
+        "hidden": [
+            *SECRETS,
+            *(str(project / name) for name in hidden),
+            *(str((project / name).resolve()) for name in hidden if (project / name).is_symlink()),
+        ],
         "program": program,
         "environment": environment,
     }
@@ -91,7 +103,8 @@ def interpreter_folders(python: str) -> list[str]:
 
 
 def command_folders(command: str | None) -> list[str]:
-    """Folder of the program that a command starts, with the folders beside it (bin, lib …)."""
+    """Folders that the program of a command reads: the one that holds its `bin` with what lies
+    beside it (lib …), or the program alone where that folder is private, as ~/.local is."""
     try:
         words = shlex.split(command or "")
     except ValueError:
@@ -99,16 +112,29 @@ def command_folders(command: str | None) -> list[str]:
     program = shutil.which(words[0]) if words else None
     if program is None:
         return []
-    return [str(one.parent.parent) for one in (Path(program), Path(program).resolve())]
+    files = (Path(os.path.abspath(program)), Path(program).resolve())
+    return [str(one if is_private(one.parent.parent) else one.parent.parent) for one in files]
 
 
 def without_nested(folders: Iterable[str]) -> list[str]:
-    """Folders that are not inside another one or a system folder, each once; never the root or the
-    home folder itself."""
-    barred = {"/", str(Path.home()), "/home"}
-    wanted = sorted({one for one in folders if one not in barred})
+    """Folders that are not private, nor inside another one or a system folder, each once."""
+    wanted = sorted({one for one in folders if not is_private(Path(one))})
     kept: list[str] = []
     for one in wanted:
         if not any(Path(one).is_relative_to(known) for known in (*SYSTEM, *kept)):
             kept.append(one)
     return kept
+
+
+def is_private(folder: Path) -> bool:
+    """Whether a folder, or the one that it is a link to, is in a place of `PRIVATE` or contains one
+    of these or of `PRIVATE_WHOLE`. A project or a package names the folders that are asked about:
+    its interpreter, its command, its .pth files."""
+    homes = {Path.home(), Path.home().resolve()}
+    inside = [home / name for home in homes for name in PRIVATE]
+    whole = [home / name for home in homes for name in PRIVATE_WHOLE]
+    return any(
+        any(place.is_relative_to(one) for place in (*inside, *whole))
+        or any(one.is_relative_to(place) for place in inside)
+        for one in (folder, folder.resolve())
+    )

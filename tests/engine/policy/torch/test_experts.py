@@ -42,7 +42,7 @@ MIXTURES = [
     "nemotron_h",
 ]
 QUICK = ("qwen3_moe", "gpt_oss", "granitemoe", "mixtral", "nemotron_h")
-"""One of each layout: files with a tensor for each expert, transposed weights with biases, stacked
+"""Mixtures with each layout: files with a tensor for each expert, transposed weights with biases, stacked
 ones with other names, other names of single experts, no gate."""
 READS_PAST_ADAPTERS = ("jamba",)
 """Types whose code in transformers reads the weight of an adapted layer (`dt_proj`) past its

@@ -102,6 +102,7 @@ def tampers(scenario, model):
         tried(lambda: open("/run/atelier/host_agent.py", "w")),
         tried(lambda: open("/proc/sys/kernel/core_pattern", "w")),
         tried(lambda: os.listdir(project + "/runs")),
+        tried(lambda: open(project + "/scoring/hidden.py").read()),
     ]
     sys.modules["rewards"] = sys.modules[__name__]
     open(model.scratch + "/answer.txt", "w").write("wrong")
@@ -370,7 +371,9 @@ def test_agent_cannot_escape(project: Path, port: int) -> None:
 
 
 def test_rewards_are_computed_outside(project: Path, port: int) -> None:
-    (project / "rewards.py").write_text(REWARDS)
+    (project / "scoring").mkdir()
+    (project / "scoring" / "hidden.py").write_text(REWARDS)
+    (project / "rewards.py").symlink_to(project / "scoring" / "hidden.py")
     tampered, right, linked = play(
         project,
         port,
@@ -379,9 +382,9 @@ def test_rewards_are_computed_outside(project: Path, port: int) -> None:
         {"attack": "solves", "answer": "42", "link": True},
     )
     assert isinstance(tampered, AgentResult)
-    writes, reads, scenarios, agent, host, kernel, runs = told(tampered)
+    writes, reads, scenarios, agent, host, kernel, runs, linked_file = told(tampered)
     assert {writes, agent, host, kernel} <= {"EROFS", "EACCES", "EPERM"}
-    assert reads in ("EACCES", "")
+    assert {reads, linked_file} <= {"EACCES", ""}
     assert scenarios == runs == []
     assert tampered.parts == {"rules": 1.0, "right": 0.0, "sees_scenarios": 1.0}
     assert isinstance(right, AgentResult)
