@@ -42,8 +42,8 @@ MIXTURES = [
     "nemotron_h",
 ]
 QUICK = ("qwen3_moe", "gpt_oss", "granitemoe", "mixtral", "nemotron_h")
-"""Mixtures with each layout: files with a tensor for each expert, transposed weights with biases, stacked
-ones with other names, other names of single experts, no gate."""
+"""Mixtures with each layout: files with a tensor for each expert, transposed weights with biases,
+stacked ones with other names, other names of single experts, no gate."""
 READS_PAST_ADAPTERS = ("jamba",)
 """Types whose code in transformers reads the weight of an adapted layer (`dt_proj`) past its
 adapter, so that its merged weight has an effect that the adapter does not have."""
