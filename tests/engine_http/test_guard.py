@@ -17,7 +17,8 @@ from tests.engine_http.conftest import Engine
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "HEAD")
 PATHS = (
     "/", "/engine", "/engine/shutdown", "/keys", "/doctor", "/models", "/samples", "/projects",
-    "/confirmations", "/project", "/scenarios", "/import", "/forecast", "/demonstrations",
+    "/confirmations", "/project", "/scenarios", "/import", "/import/scenarios", "/forecast",
+    "/demonstrations",
     "/runs/x/demonstrations", "/runs", "/runs/x", "/runs/x/command",
     "/evaluations", "/runs/x/evaluation",
     "/runs/x/events", "/runs/x/changes", "/runs/x/ticks",

@@ -1,4 +1,4 @@
-"""SQL of filter expressions over the table `trajectories`: text with placeholders, and values.
+"""SQL of queries and filter expressions over trajectories: text with placeholders, and values.
 
 Conditions on numeric fields are NULL where the value is missing; all others are 0 or 1. So `NOT`,
 `AND` and `OR` of SQL have the meaning that `engine.protocol.requests.filters` gives them."""
@@ -14,6 +14,7 @@ from engine.protocol.requests.filters import (
     TextSearch,
     parse_filter,
 )
+from engine.protocol.requests.runs import TrajectoryQuery
 
 MOST_WORDS = 40
 """Maximum number of words in a search; each costs a pass over the index."""
@@ -54,6 +55,41 @@ _MATCHES = {
     "coalesce(summary ->> '$.provider', ''))",
     "split": "split = ?",
 }
+
+
+def query_sql(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
+    """WHERE clause of a query and its values; empty if the query selects everything."""
+    tests: list[str] = []
+    values: list[object] = []
+    for column, value in (
+        ("split", query.split),
+        ("grp", query.group),
+        ("scenario_id", query.scenario_id),
+        ("json_extract(summary, '$.contestant')", query.contestant),
+    ):
+        if value is not None:
+            tests.append(f"{column} = ?")
+            values.append(value)
+    if query.step is not None:
+        tests.append("step BETWEEN ? AND ?")
+        values += [query.step, query.step if query.step_to is None else query.step_to]
+    state = {
+        "scored": "reward IS NOT NULL",
+        "unscored": UNSCORED,
+        "truncated": "truncated",
+        "marked": "marked",
+    }
+    if query.state in state:
+        tests.append(state[query.state])
+    if query.labelled is not None:
+        tests.append("labelled" if query.labelled else "NOT labelled")
+    if query.signal is not None:
+        tests.append("(split, step, grp) IN (SELECT split, step, grp FROM groups WHERE signal = ?)")
+        values.append(int(query.signal))
+    if condition := filter_sql(query.filter):
+        tests.append(f"({condition[0]})")
+        values += condition[1]
+    return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)
 
 
 def filter_sql(text: str) -> Condition | None:

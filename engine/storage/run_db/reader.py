@@ -30,7 +30,7 @@ from engine.protocol.requests.runs import (
     TrajectoryRow,
 )
 from engine.storage.run_db.curves import read_curves
-from engine.storage.run_db.filters import UNSCORED, filter_sql
+from engine.storage.run_db.filters import UNSCORED, query_sql
 from engine.storage.run_db.packed import parse_record, unpack_record, unpacked_text
 from engine.storage.run_db.review import ReviewRows, read_review_rows
 from engine.storage.run_db.schema import damaged, open_reader
@@ -98,7 +98,10 @@ class RunReader:
 
     def last_seq(self) -> int:
         """Return the `seq` of the last event; 0 if there is none."""
-        return self._value("SELECT coalesce(max(seq), 0) FROM events")
+        last = self._value("SELECT coalesce(max(seq), 0) FROM events")
+        if last < 0:
+            raise damaged(None, f"the last event has the number {last}")
+        return last
 
     def counts(self) -> tuple[int, int]:
         """Number of trajectories, and of unscored ones that do not wait for the judge."""
@@ -106,7 +109,7 @@ class RunReader:
         return self._value("SELECT count(*) FROM trajectories"), self._value(unscored)
 
     def trajectories(self, query: TrajectoryQuery) -> TrajectoryPage:
-        where, values = _where(query)
+        where, values = query_sql(query)
         order = SORTS[query.sort]
         down = "DESC" if query.descending else "ASC"
         known = f"{order} IS NULL, " if order in ("reward", "advantage") else ""
@@ -144,7 +147,7 @@ class RunReader:
     def exported_ids(self, request: ExportTrajectories) -> list[str]:
         """Return the ids of the trajectories to export, in order of arrival. Raises Refused for an
         invalid filter."""
-        where, values = _where(request)
+        where, values = query_sql(request)
         rows = self._rows(f"SELECT id FROM trajectories {where} ORDER BY number", values)
         wanted = set(request.ids)
         return [str(name) for (name,) in rows if not wanted or name in wanted]
@@ -182,7 +185,7 @@ class RunReader:
     def groups(self, query: TrajectoryQuery) -> GroupPage:
         """Return one page of the complete groups with at least one trajectory that the query
         matches, newest step first, and their total number."""
-        where, values = _where(query)
+        where, values = query_sql(query)
         chosen = f"SELECT DISTINCT split, step, grp FROM trajectories {where}"
         total = int(
             self._value(
@@ -376,40 +379,6 @@ class RunReader:
 
     def _value(self, sql: str, values: tuple[object, ...] = ()) -> int:
         return int(str(self._rows(sql, values)[0][0]))
-
-
-def _where(query: TrajectoryQuery) -> tuple[str, tuple[object, ...]]:
-    tests: list[str] = []
-    values: list[object] = []
-    for column, value in (
-        ("split", query.split),
-        ("grp", query.group),
-        ("scenario_id", query.scenario_id),
-        ("json_extract(summary, '$.contestant')", query.contestant),
-    ):
-        if value is not None:
-            tests.append(f"{column} = ?")
-            values.append(value)
-    if query.step is not None:
-        tests.append("step BETWEEN ? AND ?")
-        values += [query.step, query.step if query.step_to is None else query.step_to]
-    state = {
-        "scored": "reward IS NOT NULL",
-        "unscored": UNSCORED,
-        "truncated": "truncated",
-        "marked": "marked",
-    }
-    if query.state in state:
-        tests.append(state[query.state])
-    if query.labelled is not None:
-        tests.append("labelled" if query.labelled else "NOT labelled")
-    if query.signal is not None:
-        tests.append("(split, step, grp) IN (SELECT split, step, grp FROM groups WHERE signal = ?)")
-        values.append(int(query.signal))
-    if condition := filter_sql(query.filter):
-        tests.append(f"({condition[0]})")
-        values += condition[1]
-    return ("WHERE " + " AND ".join(tests) if tests else ""), tuple(values)
 
 
 def _event(body: object, seq: object) -> Event | UnknownEvent:

@@ -510,6 +510,15 @@ def test_damaged_event_is_named_in_the_error(tmp_path: Path, body: str, why: str
     reader.close()
 
 
+def test_negative_number_of_the_last_event_is_damage(tmp_path: Path) -> None:
+    reader = tampered_reader(
+        tmp_path, "DELETE FROM events WHERE seq > 1", "UPDATE events SET seq = -1"
+    )
+    with pytest.raises(StoreError, match="damaged: the last event has the number -1"):
+        reader.last_seq()
+    reader.close()
+
+
 def test_unknown_event_kinds_of_a_newer_engine_are_kept(tmp_path: Path) -> None:
     body = '{"kind": "moon.risen", "seq": 2}'
     reader = tampered_reader(tmp_path, f"UPDATE events SET body = '{body}' WHERE seq = 2")
