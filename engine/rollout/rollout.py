@@ -11,7 +11,13 @@ from engine.judge.panel import Panel
 from engine.policy.base import Policy
 from engine.protocol.config.project import ProjectConfig, RewardConfig, TrainConfig
 from engine.protocol.problems import Problem, RolloutError
-from engine.protocol.records.conversations import IMAGE, Branch, Message
+from engine.protocol.records.conversations import (
+    IMAGE,
+    AgentConversation,
+    Branch,
+    Message,
+    ModelCall,
+)
 from engine.protocol.records.runs import Scenario, Split, Trajectory
 from engine.reward.blend import blend
 from engine.reward.overlong import PART, overlong
@@ -24,6 +30,7 @@ from engine.rollout.gateway.sessions import Exchange, Remote, RemoteSession, Ses
 from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat, reasoning_of, text_of
 from engine.rollout.rendering.images import images_of
+from engine.rollout.separation import NamedConversation
 from engine.runtime.seeds import derive
 from engine.runtime.text import replace_surrogates
 
@@ -139,9 +146,10 @@ async def roll_out(
 
 def _is_short(conversation: Conversation | Exchange) -> bool:
     """Whether the conversation is short enough to be recorded on the event loop."""
-    chars = sum(len(text_of(one.get("content"))) for one in conversation.messages)
     turns = conversation.turns if isinstance(conversation, Conversation) else []
-    return chars < SHORT_CHARS and all(turn.length < SHORT_TOKENS for turn in turns)
+    return conversation.conversations.chars < SHORT_CHARS and all(
+        turn.length < SHORT_TOKENS for turn in turns
+    )
 
 
 class Timing(NamedTuple):
@@ -198,13 +206,14 @@ def _recorded(
 ) -> Trajectory:
     """Trajectory of a finished rollout; called in a thread if it is long."""
     conversation = session.conversation
-    messages = [_message(replace_surrogates(message)) for message in conversation.messages]
+    named = conversation.conversations.named(stage.config.agent.conversations)
+    messages = _messages(named[0]) if named else []
     metrics = {**signs(messages), **_counts(session), **result.metrics}
     reward, parts = None, result.parts
     problem = _trouble(session) or problem or _unheard(session) or _miscounted(session, result)
     awaits_judge = problem is None and stage.config.judge.enabled
     if problem is None:
-        parts = _with_length(stage.config.train, place.split, parts, conversation)
+        parts = _with_length(stage.config.train, place.split, parts, conversation, named)
     if problem is None and not awaits_judge:
         try:
             reward = blend(stage.config.reward, parts, metrics)
@@ -222,15 +231,16 @@ def _recorded(
         awaits_judge=awaits_judge,
         duration_s=timing.duration_s,
         messages=messages,
-        branches=_valued(conversation, [] if problem else result.turns, stage.config.reward),
+        branches=_valued(conversation, named, [] if problem else result.turns, stage.config.reward),
+        conversations=_conversations(named),
         metrics=metrics,
         marked=metrics[ADDRESSES_JUDGE] > 0,
-        tools=replace_surrogates(conversation.tools),
+        tools=_tools(named[0]) if named else [],
         output=replace_surrogates(result.output),
         started_at=timing.started_at,
         policy_version=timing.version,
         seed=seed,
-        calls=conversation.calls if isinstance(conversation, Exchange) else [],
+        calls=_provider_calls(conversation, named),
         contestant=stage.contestant,
         **_paid(session),
     )
@@ -253,13 +263,19 @@ def _counts(session: Session | RemoteSession) -> dict[str, float]:
 
 
 def _with_length(
-    train: TrainConfig, split: Split, parts: dict[str, float], conversation: Conversation | Exchange
+    train: TrainConfig,
+    split: Split,
+    parts: dict[str, float],
+    conversation: Conversation | Exchange,
+    named: list[NamedConversation],
 ) -> dict[str, float]:
-    """Reward parts, with the length penalty added in training."""
+    """Reward parts, with the length penalty of the trained answers added in training."""
     share = train.algorithm.overlong
     if not (share and parts) or split != "train":
         return parts
-    lengths = [end - start for b in conversation.branches() for start, end in b.turns]
+    trained = [place for place, one in enumerate(named) if one.train]
+    branches = [one for one in conversation.branches(_places(named)) if one.conversation in trained]
+    lengths = [end - start for branch in branches for start, end in branch.turns]
     return {**parts, PART: overlong(lengths, train.max_tokens, share)}
 
 
@@ -304,9 +320,12 @@ def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Proble
 
 
 def _valued(
-    conversation: Conversation | Exchange, turns: Sequence[float], config: RewardConfig
+    conversation: Conversation | Exchange,
+    named: list[NamedConversation],
+    turns: Sequence[float],
+    config: RewardConfig,
 ) -> list[Branch]:
-    branches = conversation.branches()
+    branches = conversation.branches(_places(named))
     if not turns or not isinstance(conversation, Conversation):
         return branches
     weight = config.weights.get(TURNS, 1.0)
@@ -314,6 +333,48 @@ def _valued(
         branch.model_copy(update={"rewards": [weight * turns[place] for place in places]})
         for branch, places in zip(branches, conversation.places(), strict=True)
     ]
+
+
+def _places(named: list[NamedConversation]) -> dict[int, int]:
+    """Index of each conversation in the record by the index in which they began."""
+    return {one.number: place for place, one in enumerate(named)}
+
+
+def _provider_calls(
+    conversation: Conversation | Exchange, named: list[NamedConversation]
+) -> list[ModelCall]:
+    if isinstance(conversation, Conversation):
+        return []
+    places = _places(named)
+    return [
+        call.model_copy(update={"conversation": places[call.conversation]})
+        for call in conversation.calls
+    ]
+
+
+def _conversations(named: list[NamedConversation]) -> list[AgentConversation]:
+    """Records of the conversations; empty if there is one only, which is trained."""
+    if len(named) == 1 and named[0].train:
+        return []
+    return [
+        AgentConversation(
+            name=one.name,
+            trained=one.train,
+            answers=one.conversation.answers,
+            messages=_messages(one) if place else [],
+            tools=_tools(one) if place else [],
+        )
+        for place, one in enumerate(named)
+    ]
+
+
+def _messages(named: NamedConversation) -> list[Message]:
+    return [_message(replace_surrogates(message)) for message in named.conversation.messages]
+
+
+def _tools(named: NamedConversation) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = replace_surrogates(named.conversation.tools)
+    return found
 
 
 def _message(message: dict[str, Any]) -> Message:

@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.rollout.agents.processes import AgentPool, Attempt
 from engine.rollout.sandbox.pool import agent_pool
 from engine.runtime.closing import closing

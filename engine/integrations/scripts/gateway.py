@@ -80,7 +80,7 @@ class SharedConversation(Conversation):
                 temperature=self._temperature,
                 top_p=self._top_p,
                 truncated=self.truncated,
-                tools=self.tools,
+                tools=prompt.tools,
             )
         )
         self.truncated = False

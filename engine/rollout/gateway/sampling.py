@@ -143,7 +143,6 @@ async def _admit(session: Session, request: ChatRequest) -> "PolicyCall":
             "Set model.tool_syntax if you know the format, or describe the tools in a message.",
             where="tools",
         )
-    session.conversation.tools = tools or session.conversation.tools
     try:
         prompt = await session.conversation.prompt(
             request.messages, tools, most, call, request.variables(findings)

@@ -9,7 +9,7 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.machine.hardware import Check
 from engine.rollout.sandbox.view import CODE, LAUNCHER, SCRATCH, view_of

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import AtelierError, ConfigError, RolloutError
 from engine.rollout.agents.processes import LINE_ROOM, AgentPool, AgentResult, Attempt, Worker
 from engine.rollout.sandbox.machine import require_sandbox

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.runtime.variables import allowed_environment
 
 CODE, SCRATCH = "/run/atelier", "/scratch"

@@ -15,10 +15,13 @@ from starlette.applications import Starlette
 
 from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken, SampleRequest
+from engine.protocol.config.agent import ConversationsConfig
 from engine.protocol.config.project import ModelConfig
+from engine.rollout.conversation import Conversation
 from engine.rollout.gateway.gateway import Gateway
-from engine.rollout.gateway.sessions import Session
+from engine.rollout.gateway.sessions import Exchange, Session
 from engine.rollout.rendering.chat import ChatFormat
+from engine.rollout.separation import SeparateConversation
 from tests.support.families import FAMILIES, make_family
 
 END = 2
@@ -135,3 +138,8 @@ def qwen(qwen_folder: Path) -> Iterator[GatewayHarness]:
         harness = GatewayHarness(chat, **settings)
         yield harness
         harness.close()
+
+
+def main_conversation(record: Conversation | Exchange) -> SeparateConversation:
+    """Main conversation of a rollout, without rules."""
+    return record.conversations.named(ConversationsConfig())[0].conversation

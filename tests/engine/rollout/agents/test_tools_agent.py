@@ -9,10 +9,10 @@ import pytest
 from engine.autorl.project_files import AGENTS
 from engine.environments import python_of
 from engine.environments.bootstrap import OF_AGENT
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import RolloutError
 from tests.agents import REQUIREMENTS
-from tests.engine.rollout.conftest import GatewayHarness
+from tests.engine.rollout.conftest import GatewayHarness, main_conversation
 from tests.engine.rollout.gateway.test_frameworks import run_agent, script_replies
 
 SERVER = REQUIREMENTS.parent / "library_server.py"
@@ -47,7 +47,7 @@ def call(tool: str, **arguments: object) -> str:
 
 
 def results(harness: GatewayHarness) -> list[str]:
-    messages = harness.session.conversation.messages
+    messages = main_conversation(harness.session.conversation).messages
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
@@ -88,7 +88,7 @@ def test_only_the_selected_tools_are_offered(
     serve(project, python, tools=["find_book"])
     script_replies(harness, call("lend_book", title="Dune", days=1), "Done.")
     run_agent(harness, project, AgentConfig(python=python))
-    offered = harness.session.conversation.tools
+    offered = main_conversation(harness.session.conversation).tools
     assert [tool["function"]["name"] for tool in offered] == ["find_book"]
     assert results(harness) == ["There is no tool lend_book."]
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from engine.policy.base import SampledToken, SampleRequest
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt
 from tests.agents import COMMAND, FRAMEWORKS, agents_python, coding_agent_command, example
-from tests.engine.rollout.conftest import END, GatewayHarness
+from tests.engine.rollout.conftest import END, GatewayHarness, main_conversation
 
 CALL = 'Let me look. <tool_call>{"name": "look_up", "arguments": {"name": "Ada"}}</tool_call>'
 ANSWER = "She is in the garden."
@@ -83,10 +83,10 @@ def test_tool_call_and_answer_form_one_sequence(
         *completions[0],
     ]
     assert branch.tokens == [*second.tokens, *completions[1]]
-    roles = [message["role"] for message in roomy.session.conversation.messages]
+    roles = [message["role"] for message in main_conversation(roomy.session.conversation).messages]
     assert roles == ["system", "user", "assistant", "tool", "assistant"]
-    assert roomy.session.conversation.messages[3]["content"] == "in the garden"
-    assert roomy.session.conversation.tools[0]["function"]["name"] == "look_up"
+    assert main_conversation(roomy.session.conversation).messages[3]["content"] == "in the garden"
+    assert main_conversation(roomy.session.conversation).tools[0]["function"]["name"] == "look_up"
 
 
 def test_agent_command_is_run_as_a_program(harness: GatewayHarness, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness
+from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness, main_conversation
 
 
 def test_completion_has_usage_and_logprobs(harness: GatewayHarness) -> None:
@@ -87,7 +87,9 @@ def test_tool_call_and_result_stay_one_branch(harness: GatewayHarness) -> None:
     harness.ask(tools=[TOOL], messages=[*ASK, first.message.model_dump(), result])
     (branch,) = harness.session.conversation.branches()
     assert len(branch.spans) == 2
-    assert harness.session.conversation.messages[-1]["content"] == "In the garden."
+    assert (
+        main_conversation(harness.session.conversation).messages[-1]["content"] == "In the garden."
+    )
 
 
 def test_streamed_tool_call_is_complete(harness: GatewayHarness) -> None:

@@ -24,7 +24,7 @@ from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rollout import _message
 from engine.storage.run_folder.images import ImageStore
-from tests.engine.rollout.conftest import GatewayHarness
+from tests.engine.rollout.conftest import GatewayHarness, main_conversation
 from tests.support.families import FAMILIES, make_family
 
 ROOM = {"free": True, "max_tokens": 1_000, "max_context": 3_000, "max_turns": 100}
@@ -104,10 +104,10 @@ def test_image_is_stored_once_and_given_to_the_policy(sees: GatewayHarness, tmp_
     assert branch.pieces.count("<|image_pad|>") == 3
     files = sorted(file.name for file in (tmp_path / "images").glob("*.png"))
     assert files == sorted([f"{name(first)}.png", f"{name(second)}.png"])
-    messages = [_message(one) for one in sees.session.conversation.messages]
+    messages = [_message(one) for one in main_conversation(sees.session.conversation).messages]
     assert messages[0].content == f"{IMAGE}What is this?"
     assert messages[2].images == [name(second), name(first)]
-    assert "base64" not in str(sees.session.conversation.messages)
+    assert "base64" not in str(main_conversation(sees.session.conversation).messages)
 
 
 def test_dialects_agree(sees: GatewayHarness) -> None:

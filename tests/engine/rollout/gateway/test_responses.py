@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from engine.protocol.problems import Problem
 from engine.rollout.gateway.sessions import RemoteSession
-from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness
+from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness, main_conversation
 from tests.engine.rollout.gateway.test_sessions import ScriptedProvider
 
 CALL = '<tool_call>{"name": "find", "arguments": {"who": "Ada"}}</tool_call>'
@@ -31,7 +31,7 @@ def test_response_contains_the_sampled_text(harness: GatewayHarness) -> None:
     answer = ask(harness, instructions="Be short.")
     assert answer.output_text == "In the garden."
     assert (answer.status, answer.usage.output_tokens) == ("completed", len("In the garden.") + 1)
-    messages = harness.session.conversation.messages
+    messages = main_conversation(harness.session.conversation).messages
     assert [m["role"] for m in messages] == ["system", "user", "assistant"]
     assert sampled_counts(harness) == [len("In the garden.") + 1]
 

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import ConfigError, RolloutError
 from engine.rollout.agents.processes import AgentResult, Attempt
 from engine.rollout.sandbox.machine import sandbox_check
@@ -414,7 +414,7 @@ def test_command_runs_in_the_sandbox(project: Path, port: int) -> None:
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.rollout.agents.processes import Attempt
 from engine.rollout.sandbox.pool import agent_pool
 
