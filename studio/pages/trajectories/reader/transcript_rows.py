@@ -120,7 +120,7 @@ def conversation_heading(trajectory: Trajectory, number: int) -> Note:
     if not one.trained:
         facts = f"{facts}, not trained"
     title = f"Conversation {number + 1} of {count}: {one.name}"
-    return Note(title, facts, "message-square-text", heading=True)
+    return Note(title, facts, "git-fork", heading=True)
 
 
 def _conversation_items(
