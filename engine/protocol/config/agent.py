@@ -30,8 +30,8 @@ class ConversationRule(Section):
 
 
 class ConversationsConfig(Section):
-    """Which conversations of a rollout are trained, if its agent holds several: sub-agents, and
-    side calls that write a title or a summary."""
+    """Selection of the trained conversations of a rollout, for agents that hold several: with
+    sub-agents, or with side calls that write a title or a summary."""
 
     others: Literal["train", "ignore"] = "train"
     """Conversations that no rule names, with another system message or other tools than the main
@@ -80,10 +80,15 @@ class AgentConfig(Section):
     """Maximum model calls (turns) per rollout."""
     max_output_bytes: Annotated[int, Field(ge=1024)] = 1_000_000
     """Maximum bytes that one rollout may print or return."""
-    sandbox: Literal["none", "process"] = "none"
+    sandbox: Literal["none", "process", "container"] = "none"
     """Isolation of a rollout: none, with your rights, or a process in a sandbox of its own
     (Linux), which sees system folders, the project without its scoring, and a scratch folder, and
-    reaches the model alone."""
+    reaches the model alone. With `container`, the system is that of agent.image."""
+    image: Annotated[str, Field(max_length=500)] | None = None
+    """Container image with the agent's Python and packages, such as python:3.12-slim; Podman or
+    Docker must have it on this machine."""
+    rewards_image: Annotated[str, Field(max_length=500)] | None = None
+    """Container image in which rewards.py runs; agent.image when empty."""
     allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=300)], ...] = ()
     """Hosts that a sandboxed agent may reach by HTTPS besides the model, such as pypi.org,
     *.example.com or localhost:8000."""
@@ -97,6 +102,21 @@ class AgentConfig(Section):
     """Maximum processor time of one sandboxed rollout, in seconds over all its processes; empty
     for no limit besides the timeout."""
     conversations: ConversationsConfig = ConversationsConfig()
+    """Rules for the agent's conversations besides the main one."""
+
+    @model_validator(mode="after")
+    def _check_image(self) -> "AgentConfig":
+        if self.sandbox == "container" and not self.image:
+            raise ValueError(
+                "has sandbox = container, but no image: set agent.image to one with the agent's "
+                "packages, such as python:3.12-slim"
+            )
+        if self.sandbox == "container" and self.requirements:
+            raise ValueError(
+                "has both an image and requirements: install the packages in the image, and leave "
+                "agent.requirements empty"
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_interpreter(self) -> "AgentConfig":

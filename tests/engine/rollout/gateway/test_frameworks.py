@@ -9,9 +9,17 @@ from typing import Any
 import pytest
 
 from engine.policy.base import SampledToken, SampleRequest
-from engine.protocol.config.agent import AgentConfig
+from engine.protocol.config.agent import AgentConfig, ConversationsConfig
 from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt
-from tests.agents import COMMAND, FRAMEWORKS, agents_python, coding_agent_command, example
+from tests.agents import (
+    COMMAND,
+    FRAMEWORKS,
+    HARNESSES,
+    agents_python,
+    coding_agent_command,
+    example,
+    harness_python,
+)
 from tests.engine.rollout.conftest import END, GatewayHarness, main_conversation
 
 CALL = 'Let me look. <tool_call>{"name": "look_up", "arguments": {"name": "Ada"}}</tool_call>'
@@ -112,3 +120,29 @@ def test_coding_agent_runs_unmodified(qwen: GatewayHarness, tmp_path: Path, mode
     sampled = [chat.decode(branch.tokens[begin:end]) for begin, end in branch.spans]
     assert sampled == [f"{FIRST}<|im_end|>", f"{SECOND}<|im_end|>"]
     assert '"returncode": 0,\n  "output": "5"' in qwen.prompt
+
+
+@pytest.mark.long
+def test_coding_agent_of_the_documentation_runs(qwen: GatewayHarness, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(example("mini-SWE-agent", HARNESSES))
+    script_replies(qwen, FIRST.replace("printf 5 > it; cat it", "echo in the garden"), SECOND)
+    result = run_agent(qwen, tmp_path, AgentConfig(python=harness_python("mini_swe_agent")))
+    assert (result.parts, result.metrics) == ({"rules": 1.0}, {"calls": 2.0}), result.output
+
+
+@pytest.mark.long
+def test_code_agent_rewrites_its_answer_within_one_conversation(
+    qwen: GatewayHarness, tmp_path: Path
+) -> None:
+    qwen.session.max_context = 20_000
+    (tmp_path / "agent.py").write_text(example("smolagents", HARNESSES))
+    first = 'Thought: I look.\n<code>\nprint(look_up("Ada"))\n</code>'
+    last = 'Thought: I know.\n<code>\nfinal_answer("She is in the garden.")\n</code>'
+    script_replies(qwen, first, last)
+    result = run_agent(qwen, tmp_path, AgentConfig(python=harness_python("smolagents")))
+    assert result.parts == {"rules": 1.0}, result.output
+    record, chat = qwen.session.conversation, qwen.policy.chat
+    sampled = [chat.decode(b.tokens[i:j]) for b in record.branches() for i, j in b.spans]
+    assert sampled == [first, last]
+    (only,) = record.conversations.named(ConversationsConfig())
+    assert only.conversation.answers == 2
