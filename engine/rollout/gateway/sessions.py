@@ -14,11 +14,11 @@ from engine.protocol.problems import AtelierError, Problem, RolloutError
 from engine.protocol.records.conversations import Branch, ModelCall
 from engine.protocol.records.judging import Usage
 from engine.protocol.records.runs import CutBy
-from engine.rollout.conversation import Conversation
+from engine.rollout.conversations import Conversations
 from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, too_many_turns
 from engine.rollout.images import RunImages
+from engine.rollout.recording import Recording
 from engine.rollout.rendering.chat import ChatFormat, text_of
-from engine.rollout.separation import Conversations
 from engine.runtime.seeds import derive
 
 
@@ -43,7 +43,7 @@ class Session:
     """Whether responses always carry log-probs."""
     images: RunImages | None = None
     """Images of the messages; None if the run keeps none."""
-    conversation: Conversation = field(init=False)
+    recording: Recording = field(init=False)
     calls: int = 0
     capped_calls: int = 0
     """Number of calls for which the agent allowed more tokens than `max_tokens`."""
@@ -51,7 +51,7 @@ class Session:
     """First failure caused by the policy, not the agent: the rollout does not count."""
 
     def __post_init__(self) -> None:
-        self.conversation = Conversation(self.chat, self.images)
+        self.recording = Recording(self.chat, self.images)
 
     @property
     def reads_images(self) -> bool:
@@ -171,8 +171,8 @@ class Remote(Protocol):
 
 
 @dataclass
-class Exchange:
-    """Record of a rollout with a provider's model: like a `Conversation`, but without tokens."""
+class ProviderRecording:
+    """Record of a rollout with a provider's model: like a `Recording`, but without tokens."""
 
     conversations: Conversations = field(default_factory=Conversations)
     turns: list[Usage] = field(default_factory=list)
@@ -212,7 +212,7 @@ class RemoteSession:
     remote: Remote
     max_turns: int
     system: str | None = None
-    conversation: Exchange = field(default_factory=Exchange)
+    recording: ProviderRecording = field(default_factory=ProviderRecording)
     calls: int = 0
     trouble: Problem | None = None
     """Problem of the first failed provider call, which makes the rollout unscored."""
@@ -263,7 +263,7 @@ class RemoteSession:
         return body | {name: value for name, value in values.items() if value is not None}
 
     async def _say(self, request: ChatRequest, body: dict[str, Any], call: str) -> ProviderAnswer:
-        exchange, start_s = self.conversation, time.monotonic()
+        exchange, start_s = self.recording, time.monotonic()
         answer = await self.remote.say(self.attempt, call, body)
         number = exchange.conversations.find(request.messages)
         exchange.record_call(start_s, answer.usage, number)

@@ -17,11 +17,11 @@ from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken, SampleRequest
 from engine.protocol.config.agent import ConversationsConfig
 from engine.protocol.config.project import ModelConfig
-from engine.rollout.conversation import Conversation
+from engine.rollout.conversations import Conversation
 from engine.rollout.gateway.gateway import Gateway
-from engine.rollout.gateway.sessions import Exchange, Session
+from engine.rollout.gateway.sessions import ProviderRecording, Session
+from engine.rollout.recording import Recording
 from engine.rollout.rendering.chat import ChatFormat
-from engine.rollout.separation import SeparateConversation
 from tests.support.families import FAMILIES, make_family
 
 END = 2
@@ -140,6 +140,6 @@ def qwen(qwen_folder: Path) -> Iterator[GatewayHarness]:
         harness.close()
 
 
-def main_conversation(record: Conversation | Exchange) -> SeparateConversation:
+def main_conversation(record: Recording | ProviderRecording) -> Conversation:
     """Main conversation of a rollout, without rules."""
     return record.conversations.named(ConversationsConfig())[0].conversation

@@ -12,6 +12,7 @@ from engine.protocol.problems import AtelierError, RolloutError
 from engine.protocol.records.conversations import IMAGE
 from engine.reward.reward_hacking import signs
 from engine.rollout.agents.processes import SentResult
+from engine.rollout.conversations import canonical
 from engine.rollout.gateway import anthropic
 from engine.rollout.gateway.images import without_data
 from engine.rollout.gateway.messages import first_invalid_field
@@ -22,7 +23,6 @@ from engine.rollout.rendering.chat import for_template
 from engine.rollout.rendering.probes import Findings
 from engine.rollout.rendering.syntaxes import Call, read_hermes, read_mistral
 from engine.rollout.rollout import _message
-from engine.rollout.separation import canonical
 from engine.runtime.child import read_answer
 from engine.runtime.text import replace_surrogates
 

@@ -66,14 +66,14 @@ def test_agent_request_is_forwarded_with_known_fields_only() -> None:
     )  # fmt: skip
     longer = [
         USER,
-        main_conversation(session.conversation).messages[-1],
+        main_conversation(session.recording).messages[-1],
         {"role": "tool", "content": "7"},
     ]
     ask(session, messages=longer, temperature=0.0, stop="END", max_completion_tokens=7)
     assert provider.asked[1][2] == {
         "messages": longer, "max_tokens": 7, "temperature": 0.0, "stop": "END",
     }  # fmt: skip
-    conversation = session.conversation
+    conversation = session.recording
     assert main_conversation(conversation).messages[-1]["content"] == "Done."
     assert (
         len(conversation.turns),

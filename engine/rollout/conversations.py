@@ -24,7 +24,7 @@ Kind = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 @dataclass
-class SeparateConversation:
+class Conversation:
     """Conversation of a rollout."""
 
     system: list[str]
@@ -67,14 +67,14 @@ class NamedConversation:
     name: str
     """Name of the first rule that fits, else `main` or `other`."""
     train: bool
-    conversation: SeparateConversation
+    conversation: Conversation
 
 
 class Conversations:
     """Conversations of one rollout, in the order in which they began."""
 
     def __init__(self) -> None:
-        self._all: list[SeparateConversation] = []
+        self._all: list[Conversation] = []
 
     def find(self, messages: list[dict[str, Any]]) -> int:
         """Index of the conversation that a call with these messages belongs to; a new one if it
@@ -88,7 +88,7 @@ class Conversations:
             if (known.system, known.first) == (system, first):
                 return number
         text = "\n".join(text_of(message.get("content")) for message in opening)
-        self._all.append(SeparateConversation(system, first, text.lower()))
+        self._all.append(Conversation(system, first, text.lower()))
         return len(self._all) - 1
 
     def record(
@@ -127,7 +127,7 @@ class Conversations:
         return [main, *(one for one in found if one is not main)]
 
     def _named(
-        self, number: int, one: SeparateConversation, config: ConversationsConfig, main: Kind
+        self, number: int, one: Conversation, config: ConversationsConfig, main: Kind
     ) -> NamedConversation:
         for name, rule in config.rules.items():
             if one.fits(rule):

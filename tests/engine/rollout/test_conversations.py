@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from engine.protocol.config.agent import ConversationRule, ConversationsConfig
-from engine.rollout.separation import Conversations, NamedConversation
+from engine.rollout.conversations import Conversations, NamedConversation
 
 SYSTEM = {"role": "system", "content": "You are a coding agent."}
 TASK = {"role": "user", "content": "Mend the test."}

@@ -1,4 +1,4 @@
-"""Conversation of one rollout with the policy, recorded as token sequences.
+"""Recording of the model calls of one rollout with the policy, as token sequences.
 
 Token ids and log-probs are kept exactly as sampled. When the agent sends earlier messages again and
 the chat template continues them, the prompt is the recorded tokens and the new ones behind them,
@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 from engine.policy.base import ImageInput, SampledToken
 from engine.protocol.records.conversations import Branch, ImageSpan
 from engine.protocol.records.runs import CutBy
+from engine.rollout.conversations import Conversations, canonical
 from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat, reasoning_of, tool_calls_of
 from engine.rollout.rendering.continuation import Recorded
 from engine.rollout.rendering.images import ReadImage, images_of
 from engine.rollout.rendering.syntaxes import Reply
-from engine.rollout.separation import Conversations, canonical
 
 
 class Part(NamedTuple):
@@ -135,14 +135,14 @@ class Prompt:
     """Index of its conversation."""
     tools: list[dict[str, Any]]
     start_s: float = 0.0
-    """Seconds from the beginning of the conversation."""
+    """Seconds from the beginning of the rollout."""
     reason: str = ""
     """Why the prompt does not continue the recorded tokens, if its messages do."""
     images: list[ImageInput] = field(default_factory=list)
     """Images among the tokens, in order."""
 
 
-class Conversation:
+class Recording:
     """All model calls of one rollout."""
 
     def __init__(self, chat: ChatFormat, images: RunImages | None = None) -> None:
