@@ -17,7 +17,7 @@ import openai
 
 SYSTEM = "Fix the bug, so that tests.py passes."
 REPOSITORY, TESTS = "repository", "tests.py"
-COMMAND_S, MOST_OUTPUT = 20, 2000
+COMMAND_S, MOST_OUTPUT = 20, 4000
 """Time limit of a command in seconds; characters of its output that the model sees."""
 PASS = "tests.py passes."
 METRICS = ("turns", "commands", "edits", "wrong_calls", "visible_tests", "too_long")

@@ -68,8 +68,10 @@ def _tests(name):
 
 def _sources(files, folder):
     """Text of each module of the scenario, as the agent left it. Other files of the folder are not used, so that nothing
-    that was added there has an effect; a module that is no readable file is left out, and its tests fail."""
+    that was added there has an effect; a module that is no readable file, or a link, is left out, and its tests fail."""
     sources = {}
+    if folder.resolve() != folder.parent.resolve() / folder.name:
+        return sources
     for name in files:
         if name.endswith(".py") and name != TESTS:
             try:

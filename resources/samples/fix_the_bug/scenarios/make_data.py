@@ -13,13 +13,15 @@ import random
 import sys
 import tempfile
 from ast import literal_eval
+from contextlib import contextmanager
 from pathlib import Path
+from traceback import extract_tb, format_exception_only
 from types import ModuleType, SimpleNamespace
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE / "repositories")]
 
-from agent import METRICS, SYSTEM, TESTS, TOOLS, describe, use, visible_tests, write  # noqa: E402
+from agent import METRICS, SYSTEM, TESTS, TOOLS, brief, describe, use, write  # noqa: E402
 from arguments import ARGUMENTS  # noqa: E402
 from bugs import bugs  # noqa: E402
 from functions import draw  # noqa: E402
@@ -94,7 +96,8 @@ def small(luck):
         return None
     visible, hidden = found
     scenario = scenario_of(1, [kind], {"lib": wrong}, visible[:1])
-    return {"key": drawn["source"], "right": drawn["source"], "hidden": hidden, "scenario": {**scenario, "show": "lib.py"}}
+    row = {"key": drawn["source"], "right": {"lib": drawn["source"]}, "hidden": hidden}
+    return {**row, "scenario": {**scenario, "show": "lib.py"}}
 
 
 def repository(luck, name, level):
@@ -120,8 +123,8 @@ def repository(luck, name, level):
     if found is None:
         return None
     visible, hidden = found
-    key = json.dumps(wrong)
-    return {"key": key, "hidden": hidden, "scenario": scenario_of(level, kinds, wrong, visible)}
+    row = {"key": json.dumps(wrong), "right": right, "hidden": hidden}
+    return {**row, "scenario": scenario_of(level, kinds, wrong, visible)}
 
 
 def one_of_a_kind(luck, found):
@@ -167,15 +170,24 @@ def same(wanted, found):
 def results(sources, cases):
     """Result of each case as a Python literal, or "raises" and the exception."""
     try:
-        for name, source in sources.items():
-            module = sys.modules[name] = ModuleType(name)
-            exec(compile(source, name, "exec"), vars(module))
-        return [result(getattr(sys.modules[module], name), arguments) for module, name, arguments in cases]
+        with imported(sources) as modules:
+            return [result(getattr(modules[module], name), arguments) for module, name, arguments in cases]
     except Exception as error:  # a bug that shows at import
         return [f"raises {type(error).__name__}"] * len(cases)
+
+
+@contextmanager
+def imported(sources):
+    """The modules of these texts; they can import those before them."""
+    modules = {}
+    try:
+        for name, source in sources.items():
+            modules[name] = sys.modules[name] = ModuleType(name)
+            exec(compile(source, f"{name}.py", "exec"), vars(modules[name]))
+        yield modules
     finally:
-        for name in sources:
-            sys.modules.pop(name, None)
+        for name in modules:
+            del sys.modules[name]
 
 
 def result(function, arguments):
@@ -204,24 +216,30 @@ def test_file(visible):
 
 
 def with_failure(scenario):
-    """The scenario with the last failure of its visible tests, as the agent puts it."""
-    with tempfile.TemporaryDirectory() as folder:
-        write(Path(folder) / "repository", scenario["files"])
-        fails = asyncio.run(visible_tests(Path(folder) / "repository", {}))
-    return {**scenario, "fails": fails}
+    """The scenario with the last failure of its visible tests, as `visible_tests` of the agent puts it."""
+    files = scenario["files"]
+    sources = {name.removesuffix(".py"): text for name, text in files.items() if name.endswith(".py") and name != TESTS}
+    try:
+        with imported(sources):
+            exec(compile(files[TESTS], TESTS, "exec"), {})
+    except Exception as error:
+        places = [frame.lineno for frame in extract_tb(error.__traceback__) if frame.filename == TESTS]
+        lines = [files[TESTS].splitlines()[place - 1] for place in places]
+        return {**scenario, "fails": brief([*lines, format_exception_only(error)[-1].strip()])}
+    raise ValueError(f"the visible tests pass: {files}")
 
 
 def demonstrate(luck, one):
     """One or two edits of level 1; a third of them wrong. The tools of the agent answer them."""
-    scenario = with_failure(one["scenario"])
+    scenario, right = with_failure(one["scenario"]), one["right"]["lib"]
     messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": describe(scenario)}]
     with tempfile.TemporaryDirectory() as scratch:
         folder, metrics = Path(scratch) / "repository", dict.fromkeys(METRICS, 0)
         write(folder, scenario["files"])
         for turn in range(scenario["turns"]):
-            arguments = {"file": "lib.py", "line": 3, "text": one["right"].splitlines()[2].strip()}
+            arguments = {"file": "lib.py", "line": 3, "text": right.splitlines()[2].strip()}
             if luck.random() < SLIPS:
-                arguments = slip(luck, one["right"], arguments)
+                arguments = slip(luck, right, arguments)
             messages.append(call(turn, **arguments))
             said = asyncio.run(use(folder, SimpleNamespace(**messages[-1]["tool_calls"][0]["function"]), metrics))
             if metrics["visible_tests"] or turn + 1 == scenario["turns"]:
