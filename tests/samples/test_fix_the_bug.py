@@ -14,6 +14,7 @@ import pytest
 from engine.protocol.config.project import AgentConfig
 from engine.protocol.problems import RolloutError
 from engine.rollout.agents.processes import AgentResult, Attempt
+from engine.rollout.sandbox import machine
 from engine.rollout.sandbox.pool import agent_pool
 from engine.storage.project import load_config
 from tests.samples.conftest import SAMPLES, Scripted, lines_of, load_importable, load_module
@@ -446,5 +447,12 @@ def test_data_is_reproducible(
         assert (tmp_path / name).read_bytes() == (FOLDER / name).read_bytes()
 
 
-def test_sample_asks_for_a_sandbox() -> None:
-    assert load_config(FOLDER).agent.sandbox == "process"
+def test_machine_without_sandbox_is_named_before_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "trial_problem", lambda: "it needs Linux")
+    (check,) = machine.agent_checks(load_config(FOLDER).agent)
+    assert check.state == "bad"
+    assert check.words.endswith("this machine offers no sandbox: it needs Linux.")
+
+
+def test_sample_has_a_drawing() -> None:
+    assert (SAMPLES.parent / "icons" / "samples" / "fix-the-bug.svg").is_file()
