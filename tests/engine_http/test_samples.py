@@ -14,6 +14,7 @@ from engine.protocol.requests.runs import TrajectoryQuery
 from engine.storage.project import load_config
 from engine.storage.samples import create_project, samples
 from tests.engine_http.conftest import Engine
+from tests.support.namespaces import needs_namespaces
 
 pytestmark = pytest.mark.usefixtures("real_cache")
 SMALL = {
@@ -28,7 +29,10 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 """Chat template with tool calls, like those of models that support them."""
-ROWS = {"scenarios/train.jsonl": 6, "scenarios/validation.jsonl": 2, "demonstrations.jsonl": 4}
+SANDBOXED = {"fix_the_bug"}
+"""Samples whose agents run in a sandbox."""
+ROWS = {"scenarios/train.jsonl": 6, "scenarios/validation.jsonl": 2, "demonstrations.jsonl": 4,
+        "demonstrations/level-1.jsonl": 4}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +51,13 @@ def keep_first_lines(file: Path, rows: int) -> None:
         file.write_text("".join(lines[:rows]), encoding="utf-8")
 
 
-@pytest.mark.parametrize("name", [sample.name for sample in samples()])
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(sample.name, marks=needs_namespaces if sample.name in SANDBOXED else ())
+        for sample in samples()
+    ],
+)
 def test_sample_trains(
     engine: Engine, workspace: Path, tool_calling_model: Path, name: str
 ) -> None:

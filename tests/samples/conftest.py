@@ -46,16 +46,25 @@ def lines_of(folder: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
-class Scripted(BaseHTTPRequestHandler):
-    """Chat completions from a list of texts; records the messages of each request."""
+def message_of(words: str | tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    if isinstance(words, str):
+        return {"role": "assistant", "content": words}
+    function = {"name": words[0], "arguments": json.dumps(words[1])}
+    call = {"id": "call", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
 
-    words: list[str]
+
+class Scripted(BaseHTTPRequestHandler):
+    """Chat completions from a list of texts or tool calls (name, arguments); records the messages
+    of each request."""
+
+    words: list[str | tuple[str, dict[str, Any]]]
     asked: list[list[dict[str, str]]]
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.asked.append(body["messages"])
-        message = {"role": "assistant", "content": self.words[len(self.asked) - 1]}
+        message = message_of(self.words[len(self.asked) - 1])
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         answer = {"id": "x", "object": "chat.completion", "created": 0, "model": "policy"}
         data = json.dumps({**answer, "choices": [choice]}).encode()
