@@ -315,9 +315,9 @@ def end_processes(processes: list[psutil.Process]) -> None:
 
 def reap_orphans(own_pids: Callable[[], Collection[int]] = tuple) -> int:
     """Kill orphaned descendants that were reparented to this process. Call it only while all other
-    children are in `own_pids`; their descendants are kept. A child that has just started may not be
-    in `own_pids` yet, so the list is read again after a moment. Returns the number of killed
-    processes."""
+    children are in `own_pids`, or in this process's session, which no agent can enter; their
+    descendants are kept. A child that has just started may not be in `own_pids` yet, so the list is
+    read again after a moment. Returns the number of killed processes."""
     strays = _strays(own_pids)
     if any(time.time() - _created_at(one) < SETTLED_S for one in strays):
         time.sleep(SETTLED_S)
@@ -329,7 +329,15 @@ def reap_orphans(own_pids: Callable[[], Collection[int]] = tuple) -> int:
 
 def _strays(own_pids: Callable[[], Collection[int]]) -> list[psutil.Process]:
     children, known = psutil.Process().children(), own_pids()
-    return [child for child in children if child.pid not in known]
+    return [child for child in children if child.pid not in known and not _in_session(child.pid)]
+
+
+def _in_session(pid: int) -> bool:
+    """Whether a process is in the session of this one, as a command that it runs for a moment."""
+    try:
+        return os.getsid(pid) == os.getsid(0)
+    except ProcessLookupError:
+        return False
 
 
 def _created_at(process: psutil.Process) -> float:
