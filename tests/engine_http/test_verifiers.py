@@ -5,6 +5,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ from engine.environments import python_of
 from engine.environments.agent_packages import packages_name
 from engine.integrations.verifiers.creation import begin_environment
 from engine.integrations.verifiers.data_set import load_data
+from engine.integrations.verifiers.export import SPLITS, export_environment
 from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.records.runs import RunSummary, Trajectory
 from engine.protocol.requests.drafts import EnvironmentData
 from engine.protocol.requests.runs import TrajectoryQuery
-from engine.storage.project import edit_text, load_config, read_toml, write_toml
-from tests.engine_http.conftest import Engine
+from engine.storage.project import edit_text, load_config, load_scenarios, read_toml, write_toml
+from tests.engine_http.conftest import ASK, Engine, make_project
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("real_cache")]
 EVALUATE = Path(__file__).parents[1] / "agents" / "verifiers" / "evaluate.py"
@@ -72,13 +74,20 @@ def trajectories(engine: Engine, run: RunSummary) -> list[Trajectory]:
     ]
 
 
-def evaluated(project: Path, python: Path, found: list[Trajectory]) -> list[dict[str, Any]]:
-    """Scores of verifiers for the completions of trajectories."""
+def rows_of(project: Path) -> dict[str, dict[str, Any]]:
+    """Rows of the data set by the ids of their scenarios."""
     rows = {}
     for split in ("train", "validation"):
         for line in (project / "scenarios" / f"{split}.jsonl").read_text().splitlines():
             item = json.loads(line)
             rows[item["id"]] = item["row"]
+    return rows
+
+
+def evaluated(
+    project: Path, python: Path, found: list[Trajectory], rows: dict[str, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Scores of verifiers for the completions of trajectories."""
     cases = [
         {
             "row": rows[one.scenario_id],
@@ -114,12 +123,78 @@ def check_run(engine: Engine, project: Path, python: Path, turns: int) -> list[T
     groups = Counter((one.step, one.group, one.scenario_id) for one in trained)
     assert set(groups.values()) == {SIZE}
     assert max(sum(len(branch.turns) for branch in one.branches) for one in found) >= turns
-    for one, score in zip(found, evaluated(project, python, found), strict=True):
+    for one, score in zip(found, evaluated(project, python, found, rows_of(project)), strict=True):
         assert one.reward == pytest.approx(score["reward"], abs=1e-9)
         assert one.parts == pytest.approx(score["parts"], abs=1e-9)
         own = {name: one.metrics[name] for name in score["metrics"]}  # others are the sandbox's
         assert own == pytest.approx(score["metrics"], abs=1e-9)
     return found
+
+
+AGENT = (
+    ASK
+    + """
+async def rollout(scenario, model):
+    first = await ask(model, scenario["q"])
+    second = await ask(model, scenario["q"] + " " + first)
+    letters = sum(c.isalpha() for c in first + second)
+    return {
+        "rewards": {"letters": letters / 16, "long": float(len(second) > 6)},
+        "metrics": {"length": len(first) + len(second)},
+    }
+"""
+)
+REWARDS = """
+def vowels(scenario, result):
+    return result["metrics"]["length"] / 10 + len(scenario["q"])
+"""
+BLEND = """
+[reward]
+required = ["letters"]
+weights = { letters = 2.0, long = 0.5, vowels = 0.1 }
+
+[[reward.constraints]]
+part = "length"
+above = 12
+effect = "penalty"
+value = 0.25
+"""
+
+
+def test_exported_package_scores_stored_trajectories_alike(
+    engine: Engine, workspace: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    project = make_project(workspace / "letters-twice", tiny_model)
+    (project / "agent.py").write_text(AGENT)
+    (project / "rewards.py").write_text(REWARDS)
+    toml = (project / "project.toml").read_text()
+    (project / "project.toml").write_text(toml + BLEND)
+    run = engine.train(project)
+    assert isinstance(engine.wait(run)[-1], RunFinished)
+    found = [one for one in trajectories(engine, run) if not one.problem]
+    assert len(found) >= 20
+    out = tmp_path / "package"
+    assert export_environment(project, out) == "letters-twice-environment"
+    python = installed(workspace / "any", "textarena", {"game": "Hangman-v0"})
+    place = tmp_path / "evaluation"
+    options = ("--no-deps", "--quiet", "--target", str(place / "environment"))
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(out)], check=True)
+    module = "letters_twice_environment"
+    settings = {"module": module, "kind": "taskset", "arguments": {}, "own_agent": True}
+    (place / "environment.json").write_text(json.dumps(settings))
+    rows = {
+        scenario.id: {"prompt": scenario.title, "scenario": scenario.data}
+        for split in SPLITS
+        for scenario in load_scenarios(project, load_config(project), split)
+    }
+    assert {one.parts["long"] for one in found} == {0.0, 1.0}
+    for one, score in zip(found, evaluated(place, python, found, rows), strict=True):
+        assert one.reward == pytest.approx(score["reward"], abs=1e-9)
+        assert one.metrics == pytest.approx(score["metrics"], abs=1e-9)
+        config = load_config(project).reward
+        weighted = {name: config.weights[name] * value for name, value in one.parts.items()}
+        penalty = -0.25 if one.metrics["length"] > 12 else 0.0
+        assert score["parts"] == pytest.approx(weighted | {"constraints": penalty}, abs=1e-9)
 
 
 def test_single_turn_environment_trains_in_a_sandbox(

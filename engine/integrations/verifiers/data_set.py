@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import signal
 import tempfile
 from pathlib import Path
@@ -42,6 +43,9 @@ OFFLINE = {
 """Variables under which programs find no network."""
 HOMES = ("HOME", "HF_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 TITLE_CHARACTERS = 200
+CHANCES = 3
+EXCEPTION = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
+MOST_WORDS = 400
 
 
 class Description(Value):
@@ -186,10 +190,36 @@ async def _loads_offline(project: Path, python: str, home: Path) -> bool:
 async def _run(
     project: Path, python: str, arguments: list[str], extra: dict[str, str] | None = None
 ) -> None:
-    """Run a Python program in the project's folder. Raises Refused with its last line of output if
-    it fails."""
+    """Run a Python program in the project's folder, again if it is killed: the end of a run kills
+    processes that it does not know. Raises Refused with its exception if it fails."""
+    for _ in range(CHANCES):
+        code, text = await _run_once(project, python, arguments, extra or {})
+        if code == 0:
+            return
+        if code != -signal.SIGKILL:
+            break
+    raise Refused.of(
+        "verifiers.not_loaded",
+        f"The environment cannot be loaded: {exception_of(text) or f'exit {code}'}.",
+        "Check its arguments, and the packages in requirements.txt.",
+        where=str(project),
+        detail=text[-8000:],
+    )
+
+
+def exception_of(output: str) -> str:
+    """The exception at the end of a program's output, in one line."""
+    lines = [line.strip() for line in output.strip().splitlines() if re.search(r"\w", line)]
+    start = max((n for n, line in enumerate(lines) if EXCEPTION.match(line)), default=-1)
+    return " ".join(lines[start:])[:MOST_WORDS].rstrip(".")
+
+
+async def _run_once(
+    project: Path, python: str, arguments: list[str], extra: dict[str, str]
+) -> tuple[int, str]:
+    """Exit code and output of a Python program."""
     path = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", os.defpath)])
-    variables = {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **(extra or {})}
+    variables = {"PATH": path, "PYTHONDONTWRITEBYTECODE": "1", **extra}
     with tempfile.TemporaryFile() as output, life() as descriptor:
         process = await asyncio.create_subprocess_exec(
             *(python, str(LIFE_PIPE), str(descriptor), python, *arguments),
@@ -211,18 +241,8 @@ async def _run(
             ) from None
         finally:
             await _end(process)
-        if code == 0:
-            return
         output.seek(0)
-        text = output.read().decode(errors="replace")
-    lines = text.strip().splitlines() or [f"exit {code}"]
-    raise Refused.of(
-        "verifiers.not_loaded",
-        f"The environment cannot be loaded: {lines[-1][:500]}.",
-        "Check its arguments and requirements.txt.",
-        where=str(project),
-        detail=text[-8000:],
-    )
+        return code, output.read().decode(errors="replace")
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -141,3 +141,9 @@ class EnvironmentData(Value):
     """Whether the environment's code runs in a sandbox."""
     notes: list[str] = Field(default_factory=list)
     """Sentences about rows that were not taken, and about the sandbox."""
+
+
+class EnvironmentNames(Value):
+    """Names of environments of verifiers that need no search."""
+
+    names: list[str] = Field(default_factory=list)

@@ -24,10 +24,12 @@ BEGIN_WITH = "hello"
 
 
 class SampleGallery(QWidget):
-    """Gallery of samples; emits `chosen(sample)`, and `described()` for a generated project."""
+    """Gallery of samples; emits `chosen(sample)`, `described()` for a generated project, and
+    `imported()` for one of an environment of verifiers."""
 
     chosen = Signal(object)
     described = Signal()
+    imported = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -43,6 +45,9 @@ class SampleGallery(QWidget):
         head = hbox(self._big_title, self._title, self._words, STRETCH, spacing=10)
         describe = Button("New from a description…", "outlined", icon="sparkles")
         describe.clicked.connect(self.described)
+        bridge = Button("New from verifiers…", "outlined", icon="box")
+        bridge.clicked.connect(self.imported)
+        head.addWidget(bridge)
         head.addWidget(describe)
         vbox(head, self._grid, parent=self, margins=(0, 8, 0, 0), spacing=12)
         self._say()

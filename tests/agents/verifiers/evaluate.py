@@ -65,6 +65,7 @@ async def by_taskset(cases, port):
 
     role = SETTINGS.get("role", "agent")
     seat = {"harness": {"id": "chat_harness"}, "runtime": {"type": "subprocess"}}
+    seat = {} if SETTINGS.get("own_agent") else seat
     taskset = {**SETTINGS["arguments"], "id": SETTINGS["module"]}
     environment = load_environment(resolve_env_config({"taskset": taskset, role: seat}))
     task_type = type(environment.taskset).task_type()
