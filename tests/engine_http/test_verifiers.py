@@ -126,24 +126,24 @@ def check_run(engine: Engine, project: Path, python: Path, turns: int) -> list[T
     for one, score in zip(found, evaluated(project, python, found, rows_of(project)), strict=True):
         assert one.reward == pytest.approx(score["reward"], abs=1e-9)
         assert one.parts == pytest.approx(score["parts"], abs=1e-9)
-        own = {name: one.metrics[name] for name in score["metrics"]}  # others are the sandbox's
+        own = {name: one.metrics[name] for name in score["metrics"]}  # others are Atelier's
         assert own == pytest.approx(score["metrics"], abs=1e-9)
     return found
 
 
-AGENT = (
-    ASK
-    + """
+AGENT = f"""{ASK.replace('[{"role": "user", "content": question}]', "question")}
 async def rollout(scenario, model):
-    first = await ask(model, scenario["q"])
-    second = await ask(model, scenario["q"] + " " + first)
+    messages = [{{"role": "user", "content": scenario["q"]}}]
+    first = await ask(model, messages)
+    messages += [{{"role": "assistant", "content": first}}, {{"role": "user", "content": "go"}}]
+    second = await ask(model, messages)
     letters = sum(c.isalpha() for c in first + second)
-    return {
-        "rewards": {"letters": letters / 16, "long": float(len(second) > 6)},
-        "metrics": {"length": len(first) + len(second)},
-    }
+    return {{
+        "rewards": {{"letters": letters / 16, "long": float(len(second) > 6)}},
+        "metrics": {{"length": len(first) + len(second)}},
+    }}
 """
-)
+"""Agent of two turns with two reward parts."""
 REWARDS = """
 def vowels(scenario, result):
     return result["metrics"]["length"] / 10 + len(scenario["q"])
@@ -187,10 +187,10 @@ def test_exported_package_scores_stored_trajectories_alike(
         for split in SPLITS
         for scenario in load_scenarios(project, load_config(project), split)
     }
-    assert {one.parts["long"] for one in found} == {0.0, 1.0}
+    assert len({one.metrics["length"] > 12 for one in found}) == 2
     for one, score in zip(found, evaluated(place, python, found, rows), strict=True):
         assert one.reward == pytest.approx(score["reward"], abs=1e-9)
-        assert one.metrics == pytest.approx(score["metrics"], abs=1e-9)
+        assert score["metrics"] == {"length": one.metrics["length"]}
         config = load_config(project).reward
         weighted = {name: config.weights[name] * value for name, value in one.parts.items()}
         penalty = -0.25 if one.metrics["length"] > 12 else 0.0

@@ -81,6 +81,8 @@ async def by_taskset(cases, port):
             context = vf.ModelContext(model="m", client=client)
             episode = await environment.run_slot(slot, context)
             (trace,) = episode.traces
+            if not episode.ok:
+                raise RuntimeError(f"{episode.errors} {trace.errors}")
             parts = {name: reward.value for name, reward in trace.rewards.items()}
             found.append({"reward": trace.reward, "parts": parts, "metrics": trace.metrics})
     return found
