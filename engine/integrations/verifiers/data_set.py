@@ -49,7 +49,7 @@ MOST_WORDS = 400
 
 
 class Description(Value):
-    """What an agent's `describe` has written about its environment."""
+    """Rows and weights of an environment, as the function `describe` of its agent writes them."""
 
     train: list[dict[str, Any]]
     validation: list[dict[str, Any]] | None = None

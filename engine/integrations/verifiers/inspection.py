@@ -1,5 +1,5 @@
-"""Which module of a package or folder is an environment, and by which API; found by reading its
-source text, without running it."""
+"""Finds the module of a package or folder that is an environment, and its API, by reading its
+source text without running it."""
 
 import ast
 import re

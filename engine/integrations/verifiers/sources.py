@@ -71,20 +71,20 @@ def find_source(name: str) -> EnvironmentSource:
 
 def _of_package(match: re.Match[str]) -> EnvironmentSource:
     package, extras = match["package"], match["extras"] or ""
-    asked = package + (f"=={match['version']}" if match["version"] else "")
+    requirement = package + (f"=={match['version']}" if match["version"] else "")
     with tempfile.TemporaryDirectory(prefix="atelier-") as folder:
-        wheel = _download(asked, Path(folder))
+        wheel = _download(requirement, Path(folder))
         version = wheel.name.split("-")[1]
         found = find_module(sources_of_wheel(wheel), package, match["module"] or "")
     lines = [f"{LIBRARY}{VERSIONS[found.kind]}", f"{package}{extras}=={version}"]
     return EnvironmentSource(package, found, lines)
 
 
-def _download(asked: str, folder: Path) -> Path:
+def _download(requirement: str, folder: Path) -> Path:
     options = ("--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), asked],
+            [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), requirement],
             capture_output=True,
             text=True,
             env=without_secrets(),
@@ -94,7 +94,7 @@ def _download(asked: str, folder: Path) -> Path:
     except subprocess.TimeoutExpired as error:
         raise ConfigError.of(
             "verifiers.slow",
-            f"{asked} was not downloaded within {DOWNLOAD_S} s.",
+            f"{requirement} was not downloaded within {DOWNLOAD_S} s.",
             "Check the network connection, and try again.",
         ) from error
     wheels = sorted(folder.glob("*.whl"))
@@ -103,7 +103,7 @@ def _download(asked: str, folder: Path) -> Path:
         why = lines[0].removeprefix("ERROR:").strip() if lines else "pip found no wheel"
         raise ConfigError.of(
             "verifiers.not_found",
-            f"The package {asked} cannot be downloaded: {why}.",
+            f"The package {requirement} cannot be downloaded: {why}.",
             "Check the name and the network; a package without a wheel can be named as a folder.",
             detail=done.stderr[-4000:],
         )

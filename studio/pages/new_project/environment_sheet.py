@@ -165,13 +165,13 @@ class EnvironmentSheet(Sheet):
         self._problem.setVisible(bool(words))
 
     def _show(self) -> None:
-        begun = self._view is not None
-        self._hint.setVisible(begun)
+        is_created = self._view is not None
+        self._hint.setVisible(is_created)
         lacking = self.packages.lacking
         is_ready = self.packages.known and not lacking
-        self._main.set_words("Read data set" if begun else "Create")
-        self._main.setEnabled(self._session.connected and (not begun or is_ready))
-        self._note.set_words(f"{lacking}." if begun and lacking else "")
+        self._main.set_words("Read data set" if is_created else "Create")
+        self._main.setEnabled(self._session.connected and (not is_created or is_ready))
+        self._note.set_words(f"{lacking}." if is_created and lacking else "")
 
     def _edited(self, key: str, _: object) -> None:
         self._rows[key].set_problem("")
