@@ -58,7 +58,7 @@ def _export_environment(arguments: argparse.Namespace) -> int:
     out = Path(arguments.environment).expanduser().resolve()
     name = export_environment(project, out)
     say(f"Wrote the package {name} to {out}. Install and evaluate it:")
-    say(f"  pip install {arguments.environment}")
+    say(f"  pip install {out}")
     say(f"  vf-eval {name} -n 4 --model MODEL --client.base-url URL --client.api-key-var VARIABLE")
     return 0
 
