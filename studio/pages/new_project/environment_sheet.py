@@ -100,42 +100,49 @@ class EnvironmentSheet(Sheet):
 
     def _press(self) -> None:
         self._refuse(None)
+        request = self._request()
+        if request is None:
+            return
+        client = self._session.client
         if self._view is None:
-            self._create()
-        else:
-            self._main.set_busy("Reading the data set")
-            request = ReadEnvironment(folder=self._view.path, scenarios=self.scenarios.value())
-            call = self._session.client.read_environment(request)
-            self._tasks.run("read environment", call, self._read, self._refused)
+            self._main.set_busy("Finding the environment")
+            call = client.begin_environment(request)
+            self._tasks.run("begin environment", call, self._created, self._refused)
+            return
+        self._main.set_busy("Reading the data set")
+        scenarios = ReadEnvironment(folder=request.folder, scenarios=self.scenarios.value())
 
-    def _create(self) -> None:
+        async def read() -> EnvironmentData:
+            await client.begin_environment(request)  # the arguments may have changed
+            return await client.read_environment(scenarios)
+
+        self._tasks.run("read environment", read(), self._read, self._refused)
+
+    def _request(self) -> BeginEnvironment | None:
+        """Return the request to the engine, or None, with errors shown, if the form is invalid."""
         name, text = self.name.value().strip(), self.arguments.value()
         folder = self.folder.value().strip()
         problems = {
             "name": form.environment_problem(name),
             "arguments": form.arguments_problem(text),
-            "folder": form.folder_problem(folder, self._session.projects),
+            "folder": "" if self._view else form.folder_problem(folder, self._session.projects),
         }
         for key, words in problems.items():
-            self._rows[key].set_problem(words)
-        wrong = next((key for key, words in problems.items() if words), "")
-        if wrong:
+            if words or not self._view:
+                self._rows[key].set_problem(words)
+        if wrong := next((key for key, words in problems.items() if words), ""):
             self._rows[wrong].field.setFocus()
-            return
-        self._main.set_busy("Finding the environment")
-        request = BeginEnvironment(
+            return None
+        return BeginEnvironment(
             folder=str(self._workspace / folder),
             name=name,
             arguments=json.loads(text) if text.strip() else {},
         )
-        call = self._session.client.begin_environment(request)
-        self._tasks.run("begin environment", call, self._created, self._refused)
 
     def _created(self, view: ProjectView) -> None:
         self._main.set_busy(None)
         self._view = view
         self.name.setEnabled(False)
-        self.arguments.setEnabled(False)
         self._rows["folder"].set_locked(f"Project folder: {view.path}")
         self.packages.look()
         self._session.refresh()
@@ -152,7 +159,8 @@ class EnvironmentSheet(Sheet):
         """Show a problem beside its field, else above the buttons."""
         self._main.set_busy(None)
         words = f"{problem.message} {problem.hint}".strip()
-        if self._view is None and (key := form.field_of(problem.code)):
+        key = form.field_of(problem.code)
+        if key and self._rows[key].field.isEnabled():
             self._rows[key].set_problem(words)
             self._rows[key].field.setFocus()
         else:

@@ -56,8 +56,13 @@ def arguments_problem(text: str) -> str:
 
 
 def folder_problem(name: str, projects: Sequence[ProjectView]) -> str:
-    """Return why a new project cannot have this folder name; else empty."""
-    return name_problem(name, projects)
+    """Return why a new project cannot have this folder name; else empty. Names of projects without
+    training scenarios count as free: one of the same environment is continued."""
+    return name_problem(name, [view for view in projects if _has_scenarios(view)])
+
+
+def _has_scenarios(view: ProjectView) -> bool:
+    return any(one.split == "train" and one.count for one in view.splits)
 
 
 def folder_of(environment: str) -> str:

@@ -269,21 +269,6 @@ BESIDE = [
         [Row("ToolsPart._one", "POST /drafts|POST .*tools|shown ServerSheet")],
         fake=PACKAGES,
     ),
-    Scene(
-        "environment",
-        environment,
-        [
-            Row("EnvironmentSheet: Close", "hidden EnvironmentSheet"),
-            Row("EnvironmentSheet._main", "POST /drafts/environment", "Create"),
-        ],
-        fake=PACKAGES,
-    ),
-    Scene(
-        "environment created",
-        environment,
-        [Row("EnvironmentSheet._main", "PUT /drafts/environment|page setup", "Read data set")],
-        fake=PACKAGES,
-    ),
     Scene("too small", too_small, [Row("CardMemory._offered[]", " /project ")], fake=CARD),
     Scene("fixed", fixed, [Row("CardMemory._undo", " /project ")], fake=CARD),
     Scene(
@@ -318,5 +303,20 @@ BESIDE = [
             Row("EnginesCards._back", "POST /engine/use .*built-in"),
         ],
         fake=GIGABYTES,
+    ),
+    Scene(
+        "environment",
+        environment,
+        [
+            Row("EnvironmentSheet: Close", "hidden EnvironmentSheet"),
+            Row("EnvironmentSheet._main", "POST /drafts/environment", "Create"),
+        ],
+        fake=PACKAGES,
+    ),
+    Scene(
+        "environment created",
+        environment,
+        [Row("EnvironmentSheet._main", "PUT /drafts/environment|page setup", "Read data set")],
+        fake=PACKAGES,
     ),
 ]

@@ -62,6 +62,7 @@ def test_environment_becomes_project(
             sheet._main.click()
             await until(lambda: "unexpected argument" in sheet._problem.words())
             engine.authoring.not_loaded = None
+            sheet.arguments.set_value('{"n_items": 4}')
             sheet._main.click()
             await until(lambda: not sheet.is_open())
             assert engine.authoring.environments[-1] == ReadEnvironment(folder=folder, scenarios=40)
