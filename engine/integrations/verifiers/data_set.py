@@ -41,6 +41,8 @@ OFFLINE = {
     ),
 }
 """Variables under which programs find no network."""
+FORKABLE = "import agent, sys, threading; sys.exit(threading.active_count() > 1)"
+"""Program that fails if the agent cannot be loaded, or starts threads, which no fork survives."""
 HOMES = ("HOME", "HF_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 TITLE_CHARACTERS = 200
 CHANCES = 3
@@ -100,8 +102,8 @@ def _write(
     isolated = offline and not trial_problem()
     if not offline:
         notes.append(
-            "The environment needs the network or the home folder to load, so its code runs with "
-            "your rights (agent.sandbox is none)."
+            "The environment needs the network or the home folder to load, or starts threads then, "
+            "so its code runs with your rights (agent.sandbox is none)."
         )
     is_taskset = settings.get("kind") == "taskset"
     parts = {k: v for k, v in found.weights.items() if v or is_taskset}  # others are metrics
@@ -178,10 +180,10 @@ def _context(rows: list[dict[str, Any]]) -> int:
 
 
 async def _loads_offline(project: Path, python: str, home: Path) -> bool:
-    """Whether the environment loads without network and home folder, as in a sandbox."""
+    """Whether the environment loads without network, home folder and threads, as in a sandbox."""
     homes = dict.fromkeys(HOMES, str(home))
     try:
-        await _run(project, python, ["-c", "import agent"], OFFLINE | homes)
+        await _run(project, python, ["-c", FORKABLE], OFFLINE | homes)
     except Refused:
         return False
     return True

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from openai import AsyncOpenAI
+from tqdm import tqdm
 from verifiers.clients import OpenAIChatCompletionsClient
 
 FOLDER = Path(__file__).resolve().parent
@@ -27,6 +28,7 @@ failed = contextvars.ContextVar("failed")
 
 def load():
     """The environment; its reward functions note what they raise, which the library scores as 0."""
+    tqdm.monitor_interval = 0  # a thread of progress bars, and a sandbox forks this process
     sys.path.insert(0, str(FOLDER / "environment"))
     module = importlib.import_module(SETTINGS["module"])
     environment = module.load_environment(**SETTINGS["arguments"])
