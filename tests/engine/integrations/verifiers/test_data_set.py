@@ -1,7 +1,6 @@
 """Scenarios from an environment's data set: splits, titles, weights; programs that fail."""
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -146,6 +145,6 @@ def test_missing_packages_are_named(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    assert json.loads((project / "environment.json").read_text())["kind"] == "environment"
+    (project / "requirements.txt").write_text("a-package-that-nobody-installs==1\n")
     with pytest.raises(ConfigError, match="packages that are not installed"):
         asyncio.run(data_set.load_data(project, 5))
