@@ -25,13 +25,13 @@ CHAT = {"id": "chat_harness"}
 
 
 def load():
-    """The environment of the task set. `env` among the arguments holds settings of the environment
-    itself; without them, its agent is a conversation, and what it runs is run on this machine."""
+    """The environment of the task set. `environment` among the arguments holds settings of the
+    environment itself; without them, its agent is a conversation, and what it runs is run on this machine."""
     folders = [str(FOLDER), str(FOLDER / "environment")]
     sys.path[:0] = folders
     os.environ["PYTHONPATH"] = os.pathsep.join(folders)  # of servers that the library starts
     arguments = dict(SETTINGS["arguments"])
-    values = arguments.pop("env", {})
+    values = arguments.pop("environment", {})
     kind = env_config_type(SETTINGS["module"], values.get("id", ""))
     roles = {
         name: field.default
