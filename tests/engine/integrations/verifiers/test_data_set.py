@@ -1,6 +1,7 @@
 """Scenarios from an environment's data set: splits, titles, weights; programs that fail."""
 
 import asyncio
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,15 @@ def test_environment_that_needs_its_home_runs_without_sandbox(project: Path) -> 
     assert not found.sandboxed
     assert "agent.sandbox is none" in found.notes[-1]
     assert load_config(project).agent.sandbox == "none"
+
+
+def test_task_set_that_calls_servers_runs_without_sandbox(project: Path) -> None:
+    settings = read_settings(project) | {"module": "openenv", "kind": "taskset"}
+    (project / "environment.json").write_text(json.dumps(settings))
+    found = asyncio.run(data_set.load_data(project, 500))
+    assert not found.sandboxed
+    assert found.notes[-1].startswith("The environment needs servers, so its code runs with")
+    assert load_config(project).reward.weights == {"right": 2.0, "turns": 0.0}
 
 
 @pytest.mark.parametrize(
