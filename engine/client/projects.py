@@ -11,7 +11,16 @@ from engine.protocol.records.demonstrations import Demonstrations
 from engine.protocol.records.forecast import Forecast
 from engine.protocol.records.judging import JudgeOption, RubricView
 from engine.protocol.records.runs import ImportedScenarios, ProjectView, RunSummary, Split
-from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTicked, FinishProject
+from engine.protocol.requests.drafts import (
+    BeginEnvironment,
+    BeginWithTools,
+    DescribeTask,
+    DraftTicked,
+    EnvironmentData,
+    EnvironmentNames,
+    FinishProject,
+    ReadEnvironment,
+)
 from engine.protocol.requests.runs import (
     Confirm,
     CreateProject,
@@ -126,6 +135,24 @@ class ProjectCalls(Transport):
         """Begin a project with the servers of an mcp.json, without connecting to them. Raises
         Refused if the file names no servers, or the folder contains other files."""
         return await self._ask("POST", "/drafts/tools", ServerViews, request)
+
+    async def environment_names(self) -> EnvironmentNames:
+        """Environments of verifiers that are installed, or that the library brings."""
+        return await self._ask("GET", "/drafts/environment", EnvironmentNames)
+
+    async def begin_environment(self, request: BeginEnvironment) -> ProjectView:
+        """Create the project of an environment of verifiers, without scenarios. Raises Refused if
+        the environment is not found, or the folder contains other files."""
+        return await self._ask(
+            "POST", "/drafts/environment", ProjectView, request, timeout=IMPORTING_S
+        )
+
+    async def read_environment(self, request: ReadEnvironment) -> EnvironmentData:
+        """Read an environment's data set into the scenarios of its project; may take minutes.
+        Raises Refused if packages are missing, or the environment cannot be loaded."""
+        return await self._ask(
+            "PUT", "/drafts/environment", EnvironmentData, request, timeout=IMPORTING_S
+        )
 
     async def servers(self, project: str) -> ServerViews:
         """MCP servers in mcp.json of project folder `project`, with their last known tools."""

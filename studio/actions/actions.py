@@ -60,6 +60,9 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "engine",
         "Project",
     ),
+    ActionSpec(
+        "project.environment", "New project from verifiers…", "box", "", "engine", "Project"
+    ),
     ActionSpec("project.open", "Open folder", "folder-open", "Ctrl+O", "engine", "Project"),
     ActionSpec("project.import", "Import trajectories…", "import", "", "project", "Project"),
     ActionSpec("sft.open", "Demonstrations", "book-open", "Ctrl+D", "project", "Project"),

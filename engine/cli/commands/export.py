@@ -1,4 +1,5 @@
-"""`export`: export a checkpoint for other programs, verified against the trained model.
+"""`export`: export a checkpoint for other programs, verified against the trained model; or the
+project as an environment package of verifiers.
 
 If an engine has the run open, the command uses that engine, else the run folder. Exit 0: the export
 equals the trained model or is close. Exit 1: it differs and was deleted, or the export failed.
@@ -14,9 +15,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from engine.cli.engine_connection import engine_of
-from engine.cli.run_lookup import find_run_and_step
+from engine.cli.run_lookup import find_run_and_step, find_run_folder
 from engine.cli.terminal import Progress, say, say_json, table
 from engine.export.job import export_checkpoint
+from engine.integrations.verifiers.export import export_environment
 from engine.protocol.events.checkpoints import CheckpointExported
 from engine.protocol.problems import ConfigError, Refused, first_invalid
 from engine.protocol.requests.exports import (
@@ -25,12 +27,18 @@ from engine.protocol.requests.exports import (
     ExportTicked,
     ParityReport,
 )
+from engine.storage.project import FILE
 from engine.storage.run_folder.run import opened_run, read_spec
+from engine.trust.projects import project_of_run
 
 BAR = 40
 
 
 def run(arguments: argparse.Namespace) -> int:
+    if arguments.environment:
+        return _export_environment(arguments)
+    if not arguments.out:
+        raise ConfigError.of("export.no_out", "--format needs a folder: add --out FOLDER.")
     try:
         folder, step = find_run_and_step(arguments.run)
         request = _request(arguments)
@@ -41,6 +49,18 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     shown.end(report)
     return 1 if report.parity.verdict == "differs" else 0
+
+
+def _export_environment(arguments: argparse.Namespace) -> int:
+    named = Path(arguments.run).expanduser()
+    is_project = (named / FILE).is_file()
+    project = named.resolve() if is_project else project_of_run(find_run_folder(arguments.run))
+    out = Path(arguments.environment).expanduser().resolve()
+    name = export_environment(project, out)
+    say(f"Wrote the package {name} to {out}. Install and evaluate it:")
+    say(f"  pip install {out}")
+    say(f"  vf-eval {name} -n 4 --model MODEL --client.base-url URL --client.api-key-var VARIABLE")
+    return 0
 
 
 async def _export(

@@ -1,4 +1,5 @@
-"""`new FOLDER [--sample NAME]`, or `new FOLDER --describe TEXT --model M`: create a project.
+"""`new FOLDER [--sample NAME]`, `new FOLDER --describe TEXT --model M`, or `new FOLDER --verifiers
+NAME`: create a project.
 
 Text from an LLM is stored in the project as it arrives: the same command resumes, and nothing is
 paid for twice.
@@ -13,6 +14,7 @@ from pathlib import Path
 from engine.autorl.draft_folder import open_draft
 from engine.autorl.project_files import begin_with_tools, finish_project
 from engine.autorl.writer import BUDGET, open_writer
+from engine.cli.new_environment import create_from_environment
 from engine.cli.terminal import Progress, complain, say, say_json
 from engine.integrations.mcp_servers import discover_tools
 from engine.judge.providers.access import Access
@@ -37,6 +39,8 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.describe:
             return asyncio.run(_write(folder, arguments))
+        if arguments.verifiers:
+            return asyncio.run(create_from_environment(folder, arguments))
         create_project(folder, arguments.sample)
     except KeyboardInterrupt:
         say("Stopped. Run the same command to resume.")

@@ -52,10 +52,17 @@ def _export(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "run",
         metavar="RUN[@STEP]",
-        help="run (name, id or folder) and checkpoint: STEP, best or newest (default: newest)",
+        help="run (name, id or folder) and checkpoint: STEP, best or newest (default: newest); "
+        "with --environment a run, or a project folder",
     )
-    parser.add_argument("--format", choices=["adapter", "merged", "gguf"], required=True)
-    parser.add_argument("--out", required=True, help="new or empty folder for the export")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--format", choices=["adapter", "merged", "gguf"])
+    what.add_argument(
+        "--environment",
+        metavar="FOLDER",
+        help="write the project as an environment package of verifiers into this folder",
+    )
+    parser.add_argument("--out", help="new or empty folder for the model; with --format")
     parser.add_argument(
         "--dtype",
         choices=["float32", "float16", "bfloat16", "q8_0"],

@@ -49,6 +49,26 @@ def _new(parser: argparse.ArgumentParser) -> None:
     )
     written.add_argument("--judge", help="judge model (default: the model that drafts)")
     written.add_argument("--learner", default="", help="base model (default: the starter model)")
+    bridged = parser.add_argument_group("a project of an environment of verifiers")
+    bridged.add_argument(
+        "--verifiers",
+        metavar="NAME",
+        help="package on PyPI (NAME, NAME==VERSION, NAME:MODULE) or folder with an environment; "
+        "its data set becomes scenarios, its reward functions reward parts",
+    )
+    bridged.add_argument(
+        "--arguments", default="", metavar="JSON", help='arguments of the environment, {"name": …}'
+    )
+    bridged.add_argument(
+        "--scenarios",
+        type=positive,
+        default=500,
+        metavar="N",
+        help="maximum number of scenarios for training from its data set (default 500)",
+    )
+    bridged.add_argument(
+        "--install", action="store_true", help="install its packages and read its data set at once"
+    )
     trust(parser)
     as_json(parser)
 

@@ -1,4 +1,5 @@
-"""Project generation: a task description, and the draft that an LLM writes for it."""
+"""Project generation: a task description, and the draft that an LLM writes for it; a project made
+of an environment of verifiers."""
 
 from typing import Annotated, Literal
 
@@ -110,3 +111,39 @@ class DraftTicked(Value):
     problem: Problem | None = None
     """Why the generation ended early."""
     ended: bool = False
+
+
+class BeginEnvironment(Request):
+    """Create the project of an environment of verifiers; its packages are not installed yet."""
+
+    folder: str
+    """Project folder: new, empty, or with a project of the environment that has no scenarios."""
+    name: Annotated[str, Field(min_length=1, max_length=1000)]
+    """NAME, NAME==VERSION or NAME:MODULE of a package on PyPI, or a folder."""
+    arguments: dict[str, object] = Field(default_factory=dict)
+    """Arguments of the environment."""
+
+
+class ReadEnvironment(Request):
+    """Read the data set of an environment into the scenarios of its project."""
+
+    folder: str
+    scenarios: Annotated[int, Field(ge=1, le=100_000)] = 500
+    """Maximum number of scenarios for training."""
+
+
+class EnvironmentData(Value):
+    """Scenarios that were read from the data set of an environment."""
+
+    train: int
+    validation: int
+    sandboxed: bool
+    """Whether the environment's code runs in a sandbox."""
+    notes: list[str] = Field(default_factory=list)
+    """Sentences about rows that were not taken, and about the sandbox."""
+
+
+class EnvironmentNames(Value):
+    """Names of environments of verifiers that need no search."""
+
+    names: list[str] = Field(default_factory=list)

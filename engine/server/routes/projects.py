@@ -15,11 +15,21 @@ from engine.autorl.writer import open_writer
 from engine.integrations.importers.scenarios import import_scenarios
 from engine.integrations.importers.storage import import_run
 from engine.integrations.mcp_servers import discover_tools, set_server, views_of
+from engine.integrations.verifiers.creation import begin_environment
+from engine.integrations.verifiers.data_set import load_data
+from engine.integrations.verifiers.installed import environment_names
 from engine.policy.fork_server import warm_up
 from engine.protocol.config.mcp import SetServer
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.runs import ProjectView
-from engine.protocol.requests.drafts import BeginWithTools, DescribeTask, DraftTicked, FinishProject
+from engine.protocol.requests.drafts import (
+    BeginEnvironment,
+    BeginWithTools,
+    DescribeTask,
+    DraftTicked,
+    FinishProject,
+    ReadEnvironment,
+)
 from engine.protocol.requests.runs import (
     CreateProject,
     EditProject,
@@ -178,6 +188,9 @@ class DraftRoutes:
             ("POST", "/drafts", self.write),
             ("PUT", "/drafts", self.finish),
             ("POST", "/drafts/tools", self.begin),
+            ("GET", "/drafts/environment", self.environments),
+            ("POST", "/drafts/environment", self.begin_environment),
+            ("PUT", "/drafts/environment", self.read_environment),
         ]
 
     async def write(self, request: Request) -> Response:
@@ -212,3 +225,21 @@ class DraftRoutes:
         body = await body_of(request, FinishProject)
         folder = await asyncio.to_thread(finish_project, body)
         return json_of(await asyncio.to_thread(self._library.open_project, folder))
+
+    async def environments(self, request: Request) -> Response:
+        """Respond with EnvironmentNames: the environments of verifiers that are installed here."""
+        return json_of(await asyncio.to_thread(environment_names))
+
+    async def begin_environment(self, request: Request) -> Response:
+        """Create the project of an environment of verifiers (body: BeginEnvironment), and respond
+        with its view; its packages are downloaded to be read, and not run."""
+        body = await body_of(request, BeginEnvironment)
+        folder = path_of(body.folder)
+        await asyncio.to_thread(begin_environment, folder, body.name, body.arguments)
+        return json_of(await asyncio.to_thread(self._library.open_project, folder))
+
+    async def read_environment(self, request: Request) -> Response:
+        """Read an environment's data set into its project (body: ReadEnvironment), and respond with
+        EnvironmentData. Raises ConfigError until its packages are installed."""
+        body = await body_of(request, ReadEnvironment)
+        return json_of(await load_data(path_of(body.folder), body.scenarios))

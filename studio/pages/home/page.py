@@ -104,6 +104,7 @@ class HomePage(Page):
         self._table.customContextMenuRequested.connect(self._menu)
         self._samples.chosen.connect(self._copy_sample)
         self._samples.described.connect(lambda: self._actions.trigger("project.describe"))
+        self._samples.imported.connect(lambda: self._actions.trigger("project.environment"))
         self._banner.run_opened.connect(self._open_living)
         self._banner.notice_activated.connect(lambda _: self._open_living())
 

@@ -129,6 +129,18 @@ async def describing(stage: Stage) -> None:
         stage.press("The agent uses tools from MCP servers")
 
 
+async def environment(stage: Stage) -> None:
+    """Show the sheet of a project from verifiers, filled in."""
+    shown: Any = stage.studio.describing.environment
+    stage.backend.environments.change(AGENT, **at_home("agent"))
+    if not shown.is_open():
+        stage.page("home")
+        stage.studio.actions.trigger("project.environment")
+    if shown.name.isEnabled():
+        shown.name.set_value("textarena")
+        shown.folder.set_value("games")
+
+
 async def too_small(stage: Stage) -> None:
     """GPU on which the settings do not fit."""
     engine, path = stage.backend, str(stage.backend.workspace / "inbox-scout")
@@ -291,5 +303,20 @@ BESIDE = [
             Row("EnginesCards._back", "POST /engine/use .*built-in"),
         ],
         fake=GIGABYTES,
+    ),
+    Scene(
+        "environment",
+        environment,
+        [
+            Row("EnvironmentSheet: Close", "hidden EnvironmentSheet"),
+            Row("EnvironmentSheet._main", "POST /drafts/environment", "Create"),
+        ],
+        fake=PACKAGES,
+    ),
+    Scene(
+        "environment created",
+        environment,
+        [Row("EnvironmentSheet._main", "PUT /drafts/environment|page setup", "Read data set")],
+        fake=PACKAGES,
     ),
 ]

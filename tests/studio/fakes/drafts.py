@@ -13,12 +13,16 @@ from engine.protocol.problems import Problem
 from engine.protocol.records.runs import ProjectView
 from engine.protocol.requests.drafts import (
     DRAFT_MARK,
+    BeginEnvironment,
     BeginWithTools,
     DescribeTask,
     Draft,
     DraftScenario,
     DraftTicked,
+    EnvironmentData,
+    EnvironmentNames,
     FinishProject,
+    ReadEnvironment,
     ToolView,
 )
 from tests.studio.fakes.projects import FakeProjects, refusal
@@ -57,6 +61,12 @@ GONE = Problem(
     message="no-such-program cannot be started: there is no such program.",
     hint="Check the server's command or URL; start the server in a terminal to see its output.",
 )
+NOT_FOUND = Problem(
+    code="verifiers.not_found",
+    message="The package missing cannot be downloaded: No matching distribution found for missing.",
+    hint="Check the name and the network; a package without a wheel can be named as a folder.",
+)
+HELD_OUT = "The environment has no data set for evaluation; every fifth row validates."
 
 
 class FakeAuthoring:
@@ -78,12 +88,18 @@ class FakeAuthoring:
         self.gone: set[str] = {"gone"}
         self.servers: dict[str, dict[str, McpServer]] = {}
         self.looks = 0
+        self.environments: list[BeginEnvironment | ReadEnvironment] = []
+        self.not_loaded: Problem | None = None
+        """Why an environment's data set cannot be read."""
 
     def routes(self) -> list[tuple[Any, ...]]:
         handlers: list[tuple[str, Callable[..., Any], str]] = [
             ("/drafts", self._draft, "POST"),
             ("/drafts", self._finish, "PUT"),
             ("/drafts/tools", self._begin, "POST"),
+            ("/drafts/environment", self._names, "GET"),
+            ("/drafts/environment", self._begin_environment, "POST"),
+            ("/drafts/environment", self._read_environment, "PUT"),
             ("/project/servers", self._view, "GET"),
             ("/project/servers", self._set, "PUT"),
             ("/project/servers", self._look, "POST"),
@@ -194,3 +210,25 @@ class FakeAuthoring:
         if self.problem is not None:
             return JSONResponse(self.problem.model_dump(), 409)
         return self._views(request.query_params["path"], listed=True)
+
+    async def _names(self, request: Request) -> EnvironmentNames:
+        return EnvironmentNames(names=["openenv", "sophistry-bench-sprint", "textarena"])
+
+    async def _begin_environment(self, request: Request) -> Any:
+        body = BeginEnvironment.model_validate(await request.json())
+        self.environments.append(body)
+        if body.name == "missing":
+            return JSONResponse(NOT_FOUND.model_dump(), 422)
+        view = self._project_store.add(Path(body.folder).name)
+        assert view.config is not None
+        agent = view.config.agent.model_copy(update={"requirements": "requirements.txt"})
+        config = view.config.model_copy(update={"agent": agent})
+        self._project_store.projects[view.path] = view.model_copy(update={"config": config})
+        return self._project_store.projects[view.path]
+
+    async def _read_environment(self, request: Request) -> Any:
+        body = ReadEnvironment.model_validate(await request.json())
+        self.environments.append(body)
+        if self.not_loaded is not None:
+            return JSONResponse(self.not_loaded.model_dump(), 409)
+        return EnvironmentData(train=32, validation=8, sandboxed=True, notes=[HELD_OUT])
