@@ -229,16 +229,16 @@ async def play(stage: Stage, scene: Scene) -> list[str]:
 async def _play_row(stage: Stage, scene: Scene, row: Row) -> str:
     await scene.reach(stage)
     end = time.monotonic() + READY_S
-    button, why = stage.find(row)
-    while button is None:
+    while True:  # what the engine says late may move the button once more
+        button, why = stage.find(row)
+        if button is not None:
+            before = await stage.quiet()
+            button, why = stage.find(row)
+        if button is not None:
+            break
         if time.monotonic() > end:
             return f"cannot be pressed: {why}"
         await asyncio.sleep(0.03)
-        button, why = stage.find(row)
-    before = await stage.quiet()
-    button, why = stage.find(row)
-    if button is None:
-        return f"went away: {why}"
     if problem := flaw(button):
         return problem
     clicked_at = time.monotonic()
