@@ -1,5 +1,5 @@
 """Tasks of Inspect train two steps of a real model, with reward parts equal to Inspect's own scores
-of the same completions."""
+of the same completions; Inspect's own reader opens the log of an evaluation."""
 
 import asyncio
 import json
@@ -13,11 +13,14 @@ import pytest
 from engine.environments import python_of
 from engine.environments.agent_packages import packages_name
 from engine.integrations.inspect.creation import begin_task, load_task_data
-from engine.protocol.events.run import RunFinished, StepFinished
+from engine.integrations.inspect.logs import write_logs
+from engine.protocol.events.run import EvaluationFinished, RunFinished, StepFinished
+from engine.protocol.problems import Refused
 from engine.protocol.records.runs import RunSummary, Trajectory
 from engine.protocol.requests.drafts import EnvironmentData
-from engine.protocol.requests.runs import TrajectoryQuery
+from engine.protocol.requests.runs import StartEvaluation, TrajectoryQuery
 from engine.storage.project import edit_text, load_config, read_toml, write_toml
+from engine.storage.run_folder.run import read_spec, run_reader
 from tests.engine_http.conftest import Engine
 
 pytestmark = [pytest.mark.long, pytest.mark.usefixtures("real_cache")]
@@ -124,6 +127,90 @@ def test_task_of_a_file_trains_in_a_sandbox(
     assert {tuple(one.parts) for one in found} == {("includes", "letters/share", "letters/answers")}
     assert len({one.reward for one in found}) > 3
     assert "letters in 2 answers" in found[0].output
+
+
+def test_log_of_an_evaluation_is_read_by_inspect(
+    engine: Engine, workspace: Path, long_model: Path, tmp_path: Path
+) -> None:
+    project = workspace / "letters-twice"
+    python = installed(project, f"{FILES / 'letters.py'}@letters_twice", {"count": 8})
+    read_data(project, long_model, 4096)
+    values = {"agent.sandbox": "none", "evaluate.attempts": 2, "train.max_tokens": 12}
+    write_toml(project, edit_text(read_toml(project), values))
+    request = StartEvaluation(project=str(project), models=["base"], scenarios="train", attempts=3)
+    run = engine.call(lambda client: client.start_evaluation(request))
+    events = engine.wait(run, timeout_s=300)
+    (finished,) = [event for event in events if isinstance(event, EvaluationFinished)]
+    (standing,) = finished.result.standings
+    logs = tmp_path / "logs"
+    with run_reader(Path(run.path)) as reader:
+        (file,) = write_logs(reader, read_spec(Path(run.path)), Path(run.path), logs)
+    script = [python, FILES / "read_log.py", tmp_path / "read.json", file]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    (log,) = json.loads((tmp_path / "read.json").read_text())
+    assert (log["status"], log["model"], log["task"]) == ("success", "atelier/base", project.name)
+    assert (log["samples"], log["summaries"], log["errors"]) == (12, 12, 0)
+    assert log["is_listed"]
+    assert log["same_header"]
+    assert standing.reward is not None
+    assert log["mean"] == pytest.approx(standing.reward.mean, abs=1e-9)
+    assert log["own_mean"] == pytest.approx(log["mean"], abs=1e-9)
+    assert log["own_stderr"] == pytest.approx(log["stderr"], abs=1e-9)
+    assert log["stderr"] > 0
+    assert log["first"]["roles"] == ["user", "assistant", "user", "assistant"]
+    assert log["first"]["usage"] > 0
+
+
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        ("in_docker", "the task needs a sandbox of the type docker, not local"),
+        ("graded", "a scorer calls the model that is trained; name another model as the grader"),
+    ],
+)
+def test_task_that_cannot_run_is_refused(workspace: Path, task: str, words: str) -> None:
+    project = workspace / "refused"
+    installed(project, f"{FILES / 'letters.py'}@{task}", {})
+    with pytest.raises(Refused) as caught:
+        asyncio.run(load_task_data(project, 4))
+    assert words in caught.value.problem.message
+    assert not (project / "scenarios").exists()
+
+
+def test_grader_is_another_model(workspace: Path) -> None:
+    project = workspace / "graded"
+    grader = {"model": "openai-api/local/judge", "base_url": "http://127.0.0.1:9/v1"}
+    arguments = {"model_roles": {"grader": grader}}
+    installed(project, f"{FILES / 'letters.py'}@graded", arguments)
+    data = asyncio.run(load_task_data(project, 4))
+    assert (data.train, data.sandboxed) == (3, False)
+    assert data.notes[-1].startswith("Scorers call other models")
+    assert load_config(project).agent.sandbox == "none"
+
+
+@pytest.mark.parametrize(
+    ("task", "reasons"),
+    [
+        ("failing", {"no letters here", "gave no score: refusal", "gave no number but 'perhaps'"}),
+        ("asked", {"a scorer calls the model that is trained"}),
+    ],
+)
+def test_scorer_without_a_number_leaves_rollouts_unscored(
+    engine: Engine, workspace: Path, long_model: Path, task: str, reasons: set[str]
+) -> None:
+    project = workspace / task
+    installed(project, f"{FILES / 'letters.py'}@{task}", {})
+    read_data(project, long_model, 1024)
+    values = {"agent.sandbox": "none", "scenarios.validation": "", "train.groups": 3}
+    write_toml(project, edit_text(read_toml(project), values))
+    run = engine.train(project, **{"train.steps": 1})
+    engine.wait(run, timeout_s=300)
+    found = trajectories(engine, run)
+    assert len(found) >= 3
+    assert {one.reward for one in found} == {None}
+    problems = {one.problem.message for one in found if one.problem}
+    assert {next(r for r in reasons if r in problem) for problem in problems} == reasons
 
 
 def test_task_of_a_package_trains(engine: Engine, workspace: Path, long_model: Path) -> None:

@@ -19,12 +19,14 @@ from typing import IO, Any, NamedTuple
 from engine.evaluation.stored import stored_scenarios
 from engine.integrations.inspect.samples import REWARD, Json, iso_time, sample_of, summary_of
 from engine.protocol.problems import Refused, StoreError
+from engine.protocol.records.comparison import InspectLogs
 from engine.protocol.records.runs import RunSpec, Scenario
 from engine.protocol.requests.evaluation import Entry, EvaluationPlan
 from engine.storage.run_db.reader import RunReader
 
 VERSION = 2
 ID_CHARACTERS = 22
+MOST_IN_MEMORY = 2**24
 UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 UNSAFE_ID = re.compile(r"[/\\\x00-\x1f]")
 
@@ -63,6 +65,23 @@ def write_logs(reader: RunReader, spec: RunSpec, folder: Path, target: Path) -> 
             where=str(target),
         ) from error
     return written
+
+
+def log_names(reader: RunReader, spec: RunSpec, folder: Path) -> InspectLogs:
+    """Names of the logs of an evaluation. Raises Refused if the run is no evaluation."""
+    source = open_source(reader, spec, folder)
+    return InspectLogs(names=[file_name(spec, entry) for entry in source.plan.entries])
+
+
+def log_content(reader: RunReader, spec: RunSpec, folder: Path, number: int) -> bytes:
+    """Log with the place `number` in `log_names`. Raises Refused if there is none."""
+    source = open_source(reader, spec, folder)
+    if not 0 <= number < len(source.plan.entries):
+        raise Refused.of("run.no_log", f"{spec.name} has no log {number}.")
+    with tempfile.SpooledTemporaryFile(MOST_IN_MEMORY) as file:
+        write_log(source, source.plan.entries[number], file)
+        file.seek(0)
+        return file.read()
 
 
 def write_log(source: Source, entry: Entry, file: IO[bytes]) -> None:

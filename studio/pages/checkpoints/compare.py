@@ -67,6 +67,8 @@ class CompareCard(Card):
             self._table.set_column(column, width, "text" if column == 0 else "figure")
         self._open = Button("Open the trajectories", "quiet", icon="git-fork", height=24)
         self._open.clicked.connect(self.attempts_wanted)
+        self.export = Button("Export for Inspect", "quiet", icon="upload", height=24)
+        self.export.setToolTip("Write the evaluation as logs that Inspect View opens.")
         assert self.header is not None
         self.header.add_right(self._legend)
         inside = QWidget()
@@ -79,7 +81,7 @@ class CompareCard(Card):
             margins=(0, 4, 0, 12),  # cells and chart have their own padding, that of the header
             spacing=10,
         )
-        line = hbox(self._open, STRETCH, margins=(4, 0, 12, 0))
+        line = hbox(self._open, self.export, STRETCH, margins=(4, 0, 12, 0))
         add(rows, line, STRETCH)
         self.body.addWidget(scrolled(inside))
 
@@ -100,6 +102,7 @@ class CompareCard(Card):
         self._model.set_rows(result.standings)
         self._fit_table(result.standings)
         self._open.show()
+        self.export.show()
 
     def show_tested(self, chosen: Sequence[Contender]) -> None:
         """Show validation scores or win rates from training. They are unpaired, so no model is
@@ -123,6 +126,7 @@ class CompareCard(Card):
         self._say([(words, "muted")])
         self._fit_table([])
         self._open.hide()
+        self.export.hide()
 
     def _title(self, names: Sequence[str]) -> None:
         assert self.header is not None
