@@ -165,6 +165,37 @@ def test_new_project_is_not_overwritten(tmp_path: Path, workspace: Path) -> None
     assert "not empty" in again.stderr
 
 
+def test_environment_becomes_a_project_and_a_project_an_environment(
+    tmp_path: Path, workspace: Path
+) -> None:
+    (tmp_path / "sums").mkdir()
+    (tmp_path / "sums" / "sums.py").write_text("def load_environment():\n    ...\n")
+    (tmp_path / "sums" / "pyproject.toml").write_text(
+        '[project]\nname = "sums"\ndependencies = ["a-package-that-nobody-installs==1"]\n'
+    )
+    mine = str(tmp_path / "mine")
+    wrong = run("new", mine, "--verifiers", str(tmp_path), "--arguments", "[]", workspace=workspace)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "not an object" in wrong.stderr
+    for _ in range(2):
+        made = run("new", mine, "--verifiers", str(tmp_path / "sums"), workspace=workspace)
+        assert made.returncode == 0
+        assert f"atelier environments install {mine}" in made.stdout
+    other = str(tmp_path / "other")
+    assert run("new", other, "--sample", "hello", workspace=workspace).returncode == 0
+    out = tmp_path / "package"
+    done = run("export", other, "--environment", str(out), workspace=workspace)
+    assert done.returncode == 0
+    assert "vf-eval other-environment" in done.stdout
+    assert (out / "other_environment" / "taskset.py").exists()
+    again = run("export", mine, "--environment", str(tmp_path / "x"), workspace=workspace)
+    assert again.returncode == 2
+    assert "was made from an environment of verifiers" in again.stderr
+    bare = run("export", other, "--format", "adapter", workspace=workspace)
+    assert bare.returncode == 2
+    assert "--out" in bare.stderr
+
+
 def test_doctor_checks_the_model_of_a_project(workspace: Path, tiny_model: Path) -> None:
     project = make_project(workspace / "checked", tiny_model)
     done = run("doctor", str(project), workspace=workspace)

@@ -61,6 +61,7 @@ def test_untrusted_project_is_readable_but_does_not_run(
         ("POST", "/runs", {"project": str(project), "kind": "sft"}, {}),
         ("POST", "/evaluations", {"project": str(project), "models": ["base"]}, {}),
         ("POST", "/project/servers", None, {"path": str(project)}),
+        ("PUT", "/drafts/environment", {"folder": str(project)}, {}),
     ]
     for method, path, body, params in starts:
         refused = send_request(engine, method, path, body, **params)

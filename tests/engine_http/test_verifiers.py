@@ -197,6 +197,25 @@ def test_exported_package_scores_stored_trajectories_alike(
         assert score["parts"] == pytest.approx(weighted | {"constraints": penalty}, abs=1e-9)
 
 
+@pytest.mark.parametrize("folder", ["tool_environment", "tool_tasks"])
+def test_folder_with_tools_trains(
+    engine: Engine, workspace: Path, long_model: Path, folder: str
+) -> None:
+    project = workspace / folder
+    source = EVALUATE.parent / folder
+    installed(project, str(source), {"count": 8})
+    read_data(project, long_model, 4096)
+    write_toml(project, edit_text(read_toml(project), {"train.steps": 1}))
+    assert load_config(project).reward.weights == {"right": 2.0}
+    run = engine.train(project)
+    events = engine.wait(run, timeout_s=900)
+    assert isinstance(events[-1], RunFinished), events[-1]
+    found = trajectories(engine, run)
+    assert [one.problem for one in found if one.problem] == []
+    assert {tuple(one.parts) for one in found} == {("right",)}
+    assert all("add" in json.dumps(one.tools) for one in found)
+
+
 def test_single_turn_environment_trains_in_a_sandbox(
     engine: Engine, workspace: Path, long_model: Path
 ) -> None:

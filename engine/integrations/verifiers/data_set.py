@@ -16,6 +16,7 @@ from pydantic import Field, FiniteFloat, ValidationError
 from engine.environments.agent_packages import packages_python
 from engine.environments.bootstrap import life
 from engine.integrations.verifiers.creation import SCENARIOS, TRAIN, keep_weights, read_settings
+from engine.integrations.verifiers.sources import NETWORKED
 from engine.protocol.base import Value
 from engine.protocol.problems import Refused, first_invalid
 from engine.protocol.requests.drafts import EnvironmentData
@@ -41,6 +42,9 @@ OFFLINE = {
     ),
 }
 """Variables under which programs find no network."""
+WITHOUT_SANDBOX = "so its code runs with your rights (agent.sandbox is none)."
+FORKABLE = "import agent, sys, threading; sys.exit(threading.active_count() > 1)"
+"""Program that fails if the agent cannot be loaded, or starts threads, which no fork survives."""
 HOMES = ("HOME", "HF_HOME", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME")
 TITLE_CHARACTERS = 200
 CHANCES = 3
@@ -97,11 +101,13 @@ def _write(
 ) -> EnvironmentData:
     train, validation = split(found, limit)
     notes = _notes(found, len(train), len(validation))
-    isolated = offline and not trial_problem()
-    if not offline:
+    isolated = offline and settings["module"] not in NETWORKED and not trial_problem()
+    if settings["module"] in NETWORKED:
+        notes.append(f"The environment needs servers, {WITHOUT_SANDBOX}")
+    elif not offline:
         notes.append(
-            "The environment needs the network or the home folder to load, so its code runs with "
-            "your rights (agent.sandbox is none)."
+            "The environment needs the network or the home folder to load, or starts threads then, "
+            f"{WITHOUT_SANDBOX}"
         )
     is_taskset = settings.get("kind") == "taskset"
     parts = {k: v for k, v in found.weights.items() if v or is_taskset}  # others are metrics
@@ -178,10 +184,10 @@ def _context(rows: list[dict[str, Any]]) -> int:
 
 
 async def _loads_offline(project: Path, python: str, home: Path) -> bool:
-    """Whether the environment loads without network and home folder, as in a sandbox."""
+    """Whether the environment loads without network, home folder and threads, as in a sandbox."""
     homes = dict.fromkeys(HOMES, str(home))
     try:
-        await _run(project, python, ["-c", "import agent"], OFFLINE | homes)
+        await _run(project, python, ["-c", FORKABLE], OFFLINE | homes)
     except Refused:
         return False
     return True

@@ -22,6 +22,8 @@ VERSIONS: dict[Kind, str] = {"taskset": "==0.4.0", "environment": ">=0.1.14,<0.4
 """Versions of verifiers: 0.4 has task sets alone, and before it most have `load_environment`."""
 BUILT_IN = {"textarena": "ta", "openenv": "openenv", "harbor": "harbor", "nemo_gym": ""}
 """Task sets that the library brings → its extra with their packages."""
+NETWORKED = ("openenv", "harbor", "nemo_gym")
+"""Task sets of these whose rollouts call servers."""
 NAME = re.compile(
     r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)(?P<extras>\[[A-Za-z0-9,._-]+\])?"
     r"(?:==(?P<version>[A-Za-z0-9.!+]+))?(?::(?P<module>[A-Za-z_][\w.]*))?"

@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 from openai import AsyncOpenAI
+from tqdm import tqdm
 from verifiers.clients import OpenAIChatCompletionsClient
 
 FOLDER = Path(__file__).resolve().parent
@@ -27,6 +28,7 @@ failed = contextvars.ContextVar("failed")
 
 def load():
     """The environment; its reward functions note what they raise, which the library scores as 0."""
+    tqdm.monitor_interval = 0  # a thread of progress bars, and a sandbox forks this process
     sys.path.insert(0, str(FOLDER / "environment"))
     module = importlib.import_module(SETTINGS["module"])
     environment = module.load_environment(**SETTINGS["arguments"])
@@ -87,6 +89,11 @@ async def rollout(scenario, model):
     try:
         if state.get("error"):
             raise RuntimeError(f"the rollout failed: {state['error']!r}") from cause(state["error"])
+        if not state["trajectory"]:
+            long = "; its prompt is longer than model.max_context" * bool(
+                state.get("prompt_too_long")
+            )
+            raise RuntimeError(f"the model has answered nothing{long}")
         await ENVIRONMENT.rubric.score_rollout(state)
     finally:
         await ENVIRONMENT.rubric.cleanup(state)
@@ -105,7 +112,7 @@ def cause(error):
 
 
 def describe(limit):
-    """Rows of the data set for training and for validation, at most `limit` of each, and weights."""
+    """At most `limit` rows of the data set for training and for validation, and the weights."""
     train = ENVIRONMENT.get_dataset()
     own = ENVIRONMENT.eval_dataset_source is not None
     held_out = ENVIRONMENT.get_eval_dataset() if own else None

@@ -27,7 +27,9 @@ def blend(parts: dict[str, float], metrics: dict[str, float]) -> tuple[dict[str,
     a required or constrained value, or every part, is missing."""
     lacking = [name for name in SETTINGS["required"] if name not in parts]
     if lacking or not parts:
-        raise ValueError(f"the reward part {lacking[0]} is missing" if lacking else "there is no reward")
+        raise ValueError(
+            f"the reward part {lacking[0]} is missing" if lacking else "there is no reward"
+        )
     weights = {name: SETTINGS["weights"].get(name, 1.0) for name in parts}
     before = reward = sum(weights[name] * value for name, value in parts.items())
     values = {**metrics, **parts}
@@ -65,5 +67,7 @@ class ProjectTaskset(vf.Taskset[ScenarioTask, ProjectConfig]):
             raise ValueError(f"the project has no {self.config.split} scenarios")
         for line in file.read_text(encoding="utf-8").splitlines():
             item = json.loads(line)
-            data = ScenarioData(id=item["id"], name=item["title"], prompt=item["title"], scenario=item["data"])
+            data = ScenarioData(
+                id=item["id"], name=item["title"], prompt=item["title"], scenario=item["data"]
+            )
             yield ScenarioTask(data, self.config.task)

@@ -25,11 +25,14 @@ CHAT = {"id": "chat_harness"}
 
 
 def load():
-    """The environment of the task set. `env` among the arguments holds settings of the environment
-    itself; without them, its agent is a conversation, and what it runs is run on this machine."""
-    sys.path[:0] = [str(FOLDER), str(FOLDER / "environment")]
+    """The environment of the task set. `environment` among the arguments holds settings of the
+    environment itself; without them, its agent is a conversation, and what it runs is run on this
+    machine."""
+    folders = [str(FOLDER), str(FOLDER / "environment")]
+    sys.path[:0] = folders
+    os.environ["PYTHONPATH"] = os.pathsep.join(folders)  # of servers that the library starts
     arguments = dict(SETTINGS["arguments"])
-    values = arguments.pop("env", {})
+    values = arguments.pop("environment", {})
     kind = env_config_type(SETTINGS["module"], values.get("id", ""))
     roles = {
         name: field.default
@@ -79,6 +82,8 @@ def result(episode):
             f"the rollout failed: {first.type}: {first.message}" if first else "it failed"
         )
     (trace,) = episode.traces
+    if not trace.num_turns:
+        raise RuntimeError("the model has answered nothing")
     lacking = [name for name, reward in trace.rewards.items() if reward is None]
     if lacking:
         raise RuntimeError(f"the reward {lacking[0]} was not computed")

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 from engine.protocol.records.choices import Sample
 from studio.widgets.cards.sample_card import SampleCard
 from studio.widgets.controls.buttons import Button
-from studio.widgets.layouts import STRETCH, hbox, vbox
+from studio.widgets.layouts import hbox, vbox
 from studio.widgets.text.text import Text
 
 DRAWINGS = {
@@ -39,10 +39,10 @@ class SampleGallery(QWidget):
         self._cards: list[SampleCard] = []
         self._title = Text("Loading samples…", "heading")
         self._big_title = Text("Sample projects", "display")
-        self._words = Text("", "label", 400, "muted")
+        self._words = Text("", "label", 400, "muted", elide=True)
         self._grid = QGridLayout()
         self._grid.setSpacing(12)
-        head = hbox(self._big_title, self._title, self._words, STRETCH, spacing=10)
+        head = hbox(self._big_title, self._title, (self._words, 1), spacing=10)
         describe = Button("New from a description…", "outlined", icon="sparkles")
         describe.clicked.connect(self.described)
         bridge = Button("New from verifiers…", "outlined", icon="box")

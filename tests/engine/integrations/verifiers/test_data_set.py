@@ -108,6 +108,15 @@ def test_environment_that_needs_its_home_runs_without_sandbox(project: Path) -> 
     assert load_config(project).agent.sandbox == "none"
 
 
+def test_task_set_that_calls_servers_runs_without_sandbox(project: Path) -> None:
+    settings = read_settings(project) | {"module": "openenv", "kind": "taskset"}
+    (project / "environment.json").write_text(json.dumps(settings))
+    found = asyncio.run(data_set.load_data(project, 500))
+    assert not found.sandboxed
+    assert found.notes[-1].startswith("The environment needs servers, so its code runs with")
+    assert load_config(project).reward.weights == {"right": 2.0, "turns": 0.0}
+
+
 @pytest.mark.parametrize(
     ("code", "words"),
     [
@@ -146,6 +155,6 @@ def test_missing_packages_are_named(
     tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.undo()
-    assert json.loads((project / "environment.json").read_text())["kind"] == "environment"
+    (project / "requirements.txt").write_text("a-package-that-nobody-installs==1\n")
     with pytest.raises(ConfigError, match="packages that are not installed"):
         asyncio.run(data_set.load_data(project, 5))
