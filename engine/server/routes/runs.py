@@ -140,10 +140,8 @@ class RunRoutes:
 
     async def inspect_log(self, request: Request) -> Response:
         """Respond with the log of Inspect with the place `number` in InspectLogs."""
-        folder, number = (
-            self.library.folder(request.path_params["run"]),
-            int(request.path_params["number"]),
-        )
+        folder = self.library.folder(request.path_params["run"])
+        number = int(request.path_params["number"])
         spec = await asyncio.to_thread(read_spec, folder)
         content = await self._read(
             request, lambda reader: log_content(reader, spec, folder, number)
