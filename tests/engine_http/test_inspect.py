@@ -149,7 +149,11 @@ def test_log_of_an_evaluation_is_read_by_inspect(
     done = subprocess.run(script, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     (log,) = json.loads((tmp_path / "read.json").read_text())
-    assert (log["status"], log["model"], log["task"]) == ("success", "atelier/base", project.name)
+    assert (log["status"], log["model"], log["task"]) == (
+        "success",
+        "atelier/base",
+        "letters_twice",
+    )
     assert (log["samples"], log["summaries"], log["errors"]) == (12, 12, 0)
     assert log["is_listed"]
     assert log["same_header"]

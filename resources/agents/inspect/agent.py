@@ -30,7 +30,6 @@ for variable, value in (
 from inspect_ai._util.registry import registry_params  # noqa: E402
 from inspect_ai import SampleSource, enqueue_sample, eval_async, task_with  # noqa: E402
 from inspect_ai.dataset import Sample  # noqa: E402
-from inspect_ai.hooks import Hooks, hooks  # noqa: E402
 from inspect_ai.model import GenerateConfig, ModelAPI, get_model, modelapi  # noqa: E402
 from inspect_ai.scorer import CORRECT, INCORRECT, NOANSWER, PARTIAL  # noqa: E402
 from inspect_ai.solver import solver  # noqa: E402
@@ -47,21 +46,21 @@ AT_ONCE = 1024
 GRADED = ("model_graded_qa", "model_graded_fact")
 VALUES = {CORRECT: 1.0, PARTIAL: 0.5, INCORRECT: 0.0, NOANSWER: 0.0}
 WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
+MISSING = "missing"
 NO_GRADER = (
     "a scorer calls the model that is trained; name another model as the grader in the arguments: "
     '{"model_roles": {"grader": "openai/NAME"}}'
 )
 current = contextvars.ContextVar("current")
-"""Rollout whose solver or scorer runs."""
+"""Rollout whose solver runs."""
 
 
 class Rollout:
-    """A running rollout: its model, its sample once that has ended, and whether it is scored."""
+    """A running rollout: its model, and its sample once that has ended."""
 
     def __init__(self, model):
         self.model = model
         self.sample = asyncio.get_running_loop().create_future()
-        self.scoring = False
 
 
 class Rollouts(SampleSource):
@@ -70,7 +69,6 @@ class Rollouts(SampleSource):
     def __init__(self):
         self.running = {}
         """(Sample id, epoch) → Rollout; the number of the rollout is its epoch."""
-        self.by_uuid = {}
         self.lock = asyncio.Lock()
         self.added = asyncio.Event()
         self.evaluation = None
@@ -129,7 +127,6 @@ class Rollouts(SampleSource):
         return []
 
     async def sample_complete(self, sample):
-        self.by_uuid.pop(sample.uuid, None)
         rollout = self.running.get((sample.id, sample.epoch))
         if rollout is not None and not rollout.sample.done():
             rollout.sample.set_result(sample)
@@ -146,29 +143,19 @@ def enter():
         rollout = ROLLOUTS.running.get((state.sample_id, state.epoch))
         if rollout is None:
             raise RuntimeError("the rollout was cancelled")
-        ROLLOUTS.by_uuid[state.uuid] = rollout
         current.set(rollout)
         return state
 
     return solve
 
 
-@hooks(name="atelier_scoring", description="Notes which rollouts are being scored.")
-class Scoring(Hooks):
-    async def on_sample_scoring(self, data):
-        if data.sample_id in ROLLOUTS.by_uuid:
-            ROLLOUTS.by_uuid[data.sample_id].scoring = True
-
-
 @modelapi(name="atelier")
 class Policy(ModelAPI):
-    """Model of the rollout that calls it."""
+    """Model of the rollout whose solver calls it; scorers run outside of the solver's context."""
 
     async def generate(self, input, tools, tool_choice, config):
         rollout = current.get(None)
-        if rollout is None:
-            raise RuntimeError("the task calls the model outside of a rollout")
-        if rollout.scoring:
+        if rollout is None or self.model_name == MISSING:
             raise RuntimeError(NO_GRADER)
         if rollout.sample.done():
             raise RuntimeError("the rollout was cancelled")
@@ -224,8 +211,10 @@ TASK = task_with(
 
 
 def models(roles):
-    """Models of roles: each is a name, or an object with the arguments of get_model()."""
-    return {
+    """Models of roles: each is a name, or an object with the arguments of get_model(). Without a
+    grader, one that fails takes its place; the library would take the policy."""
+    found = {} if "grader" in (TASK.model_roles or {}) else {"grader": f"atelier/{MISSING}"}
+    return found | {
         role: get_model(**value) if isinstance(value, dict) else value
         for role, value in roles.items()
     }

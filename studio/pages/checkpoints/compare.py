@@ -13,6 +13,7 @@ from studio.models.rows import RowsModel
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import scrolled
 from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.card import Card
 from studio.widgets.charts.legend import Entry, Legend
 from studio.widgets.controls.buttons import Button
@@ -68,7 +69,7 @@ class CompareCard(Card):
         self._open = Button("Open the trajectories", "quiet", icon="git-fork", height=24)
         self._open.clicked.connect(self.attempts_wanted)
         self.export = Button("Export for Inspect", "quiet", icon="upload", height=24)
-        self.export.setToolTip("Write the evaluation as logs that Inspect View opens.")
+        set_tip(self.export, "Write the evaluation as logs that Inspect View opens.")
         assert self.header is not None
         self.header.add_right(self._legend)
         inside = QWidget()
