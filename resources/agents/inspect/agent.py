@@ -22,13 +22,14 @@ from pathlib import Path
 for variable, value in (
     ("INSPECT_DISPLAY", "none"),
     ("INSPECT_EVAL_MODEL", "atelier/policy"),  # tasks that ask for the model before a rollout
-    # INSPECT_TRACE_FILE must not be os.devnull: Inspect compresses and DELETES that file at exit (it removed /dev/null of this machine)
-    ("XDG_DATA_HOME", os.path.join(tempfile.gettempdir(), f"inspect-{os.getuid()}")),
 ):
     os.environ[variable] = value
+os.environ.pop("INSPECT_TRACE_FILE", None)  # the library deletes the file that it names, at exit
+if not os.access(os.path.expanduser("~"), os.W_OK):  # in a sandbox
+    os.environ["XDG_DATA_HOME"] = tempfile.mkdtemp(prefix="inspect-")
 
-from inspect_ai._util.registry import registry_params  # noqa: E402
 from inspect_ai import SampleSource, enqueue_sample, eval_async, task_with  # noqa: E402
+from inspect_ai._util.registry import registry_params  # noqa: E402
 from inspect_ai.dataset import Sample  # noqa: E402
 from inspect_ai.model import GenerateConfig, ModelAPI, get_model, modelapi  # noqa: E402
 from inspect_ai.scorer import CORRECT, INCORRECT, NOANSWER, PARTIAL  # noqa: E402
