@@ -239,17 +239,25 @@ async def evaluate():
     )
 
 
-async def rollout(scenario, model):
-    row = dict(scenario["row"])
-    sample = Sample.model_validate({"input": row.pop("prompt"), **row})
-    async with get_model(
-        f"openai-api/atelier/{model.name}",
-        base_url=model.base_url,
-        api_key=model.api_key,
+def model_at(name, base_url, api_key):
+    return get_model(
+        f"openai-api/atelier/{name}",
+        base_url=base_url,
+        api_key=api_key,
         memoize=False,
         strict_tools=False,
         max_retries=0,
-    ) as endpoint:
+    )
+
+
+model_at("none", "http://127.0.0.1:9", "none").api.model_family()
+# loads the client and the library's list of models once, also for rollouts that are forked
+
+
+async def rollout(scenario, model):
+    row = dict(scenario["row"])
+    sample = Sample.model_validate({"input": row.pop("prompt"), **row})
+    async with model_at(model.name, model.base_url, model.api_key) as endpoint:
         done = await ROLLOUTS.run(sample, endpoint)
     if done.error is not None:
         raise RuntimeError(f"the sample failed: {done.error.message}")
