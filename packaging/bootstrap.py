@@ -51,7 +51,7 @@ WINDOW_LIBRARIES = [
 ]
 """What an X11 window needs besides."""
 
-TEST_LIBRARIES = ["xvfb", "xauth", "xdotool"]
+TEST_LIBRARIES = ["xvfb", "xauth", "xdotool", "podman"]
 
 
 def main() -> int:

@@ -8,7 +8,7 @@ import asyncio
 from pathlib import Path
 
 from engine.environments.bootstrap import OF_AGENT, Status, status_of
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.machine.environments import EnvironmentView
 from engine.trust.files import project_file

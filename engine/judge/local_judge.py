@@ -206,13 +206,12 @@ class LocalJudge:
                 spans=branch.spans,
                 images=await self._inputs(branch) if self._inputs else [],
             )
-            for branch in one.branches
-            if branch.sampled
+            for branch in one.trained_branches
         ]
 
 
 def _has_tokens(preference: Preference) -> bool:
-    return all(any(b.sampled for b in one.branches) for one in preference[:2])
+    return all(bool(one.trained_branches) for one in preference[:2])
 
 
 def _sampled(item: TrainItem) -> int:

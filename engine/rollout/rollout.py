@@ -11,17 +11,24 @@ from engine.judge.panel import Panel
 from engine.policy.base import Policy
 from engine.protocol.config.project import ProjectConfig, RewardConfig, TrainConfig
 from engine.protocol.problems import Problem, RolloutError
-from engine.protocol.records.conversations import IMAGE, Branch, Message
+from engine.protocol.records.conversations import (
+    IMAGE,
+    AgentConversation,
+    Branch,
+    Message,
+    ModelCall,
+)
 from engine.protocol.records.runs import Scenario, Split, Trajectory
 from engine.reward.blend import blend
 from engine.reward.overlong import PART, overlong
 from engine.reward.reward_hacking import ADDRESSES_JUDGE, signs
 from engine.rollout.agents.processes import AgentResult, Agents, Attempt
-from engine.rollout.conversation import Conversation
+from engine.rollout.conversations import NamedConversation
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.gateway.requests import MODEL_NAME
-from engine.rollout.gateway.sessions import Exchange, Remote, RemoteSession, Session
+from engine.rollout.gateway.sessions import ProviderRecording, Remote, RemoteSession, Session
 from engine.rollout.images import RunImages
+from engine.rollout.recording import Recording
 from engine.rollout.rendering.chat import ChatFormat, reasoning_of, text_of
 from engine.rollout.rendering.images import images_of
 from engine.runtime.seeds import derive
@@ -129,7 +136,7 @@ async def roll_out(
     timing = Timing(started_at, time.monotonic() - start_s, version)
     arguments = (stage, place, scenario, seed, session, result, problem, timing)
     try:
-        if _is_short(session.conversation):
+        if _is_short(session.recording):
             return _recorded(*arguments)
         return await asyncio.to_thread(_recorded, *arguments)
     except (RolloutError, ValueError, TypeError, ArithmeticError, RecursionError) as error:
@@ -137,11 +144,12 @@ async def roll_out(
         return bare.model_copy(update={"contestant": stage.contestant, **_paid(session)})
 
 
-def _is_short(conversation: Conversation | Exchange) -> bool:
-    """Whether the conversation is short enough to be recorded on the event loop."""
-    chars = sum(len(text_of(one.get("content"))) for one in conversation.messages)
-    turns = conversation.turns if isinstance(conversation, Conversation) else []
-    return chars < SHORT_CHARS and all(turn.length < SHORT_TOKENS for turn in turns)
+def _is_short(recording: Recording | ProviderRecording) -> bool:
+    """Whether the recording is short enough to be recorded on the event loop."""
+    turns = recording.turns if isinstance(recording, Recording) else []
+    return recording.conversations.chars < SHORT_CHARS and all(
+        turn.length < SHORT_TOKENS for turn in turns
+    )
 
 
 class Timing(NamedTuple):
@@ -197,14 +205,15 @@ def _recorded(
     timing: Timing,
 ) -> Trajectory:
     """Trajectory of a finished rollout; called in a thread if it is long."""
-    conversation = session.conversation
-    messages = [_message(replace_surrogates(message)) for message in conversation.messages]
+    recording = session.recording
+    named = recording.conversations.named(stage.config.agent.conversations)
+    messages = _messages(named[0]) if named else []
     metrics = {**signs(messages), **_counts(session), **result.metrics}
     reward, parts = None, result.parts
     problem = _trouble(session) or problem or _unheard(session) or _miscounted(session, result)
     awaits_judge = problem is None and stage.config.judge.enabled
     if problem is None:
-        parts = _with_length(stage.config.train, place.split, parts, conversation)
+        parts = _with_length(stage.config.train, place.split, parts, recording, named)
     if problem is None and not awaits_judge:
         try:
             reward = blend(stage.config.reward, parts, metrics)
@@ -215,22 +224,23 @@ def _recorded(
         reward=reward,
         parts=parts,
         problem=problem,
-        turns=len(conversation.turns),
+        turns=len(recording.turns),
         sampled_tokens=_sampled(session),
-        truncated=conversation.truncated,
-        cut_by=conversation.cut_by,
+        truncated=recording.truncated,
+        cut_by=recording.cut_by,
         awaits_judge=awaits_judge,
         duration_s=timing.duration_s,
         messages=messages,
-        branches=_valued(conversation, [] if problem else result.turns, stage.config.reward),
+        branches=_valued(recording, named, [] if problem else result.turns, stage.config.reward),
+        conversations=_conversations(named),
         metrics=metrics,
         marked=metrics[ADDRESSES_JUDGE] > 0,
-        tools=replace_surrogates(conversation.tools),
+        tools=_tools(named[0]) if named else [],
         output=replace_surrogates(result.output),
         started_at=timing.started_at,
         policy_version=timing.version,
         seed=seed,
-        calls=conversation.calls if isinstance(conversation, Exchange) else [],
+        calls=_provider_calls(recording, named),
         contestant=stage.contestant,
         **_paid(session),
     )
@@ -242,24 +252,30 @@ def _counts(session: Session | RemoteSession) -> dict[str, float]:
     the thinking budget closed."""
     if isinstance(session, RemoteSession):
         return {}
-    conversation = session.conversation
+    recording = session.recording
     counts = {
         "capped_calls": session.capped_calls,
-        "malformed_calls": conversation.malformed_calls,
-        "reasoning_tokens": conversation.reasoning_tokens,
-        "reasoning_closed": conversation.reasoning_closed,
+        "malformed_calls": recording.malformed_calls,
+        "reasoning_tokens": recording.reasoning_tokens,
+        "reasoning_closed": recording.reasoning_closed,
     }
     return {name: float(count) for name, count in counts.items() if count}
 
 
 def _with_length(
-    train: TrainConfig, split: Split, parts: dict[str, float], conversation: Conversation | Exchange
+    train: TrainConfig,
+    split: Split,
+    parts: dict[str, float],
+    recording: Recording | ProviderRecording,
+    named: list[NamedConversation],
 ) -> dict[str, float]:
-    """Reward parts, with the length penalty added in training."""
+    """Reward parts, with the length penalty of the trained answers added in training."""
     share = train.algorithm.overlong
     if not (share and parts) or split != "train":
         return parts
-    lengths = [end - start for b in conversation.branches() for start, end in b.turns]
+    trained = [place for place, one in enumerate(named) if one.train]
+    branches = [one for one in recording.branches(_places(named)) if one.conversation in trained]
+    lengths = [end - start for branch in branches for start, end in branch.turns]
     return {**parts, PART: overlong(lengths, train.max_tokens, share)}
 
 
@@ -269,21 +285,21 @@ def _trouble(session: Session | RemoteSession) -> Problem | None:
 
 def _sampled(session: Session | RemoteSession) -> int:
     if isinstance(session, RemoteSession):
-        return sum(usage.completion_tokens for usage in session.conversation.turns)
-    return sum(branch.sampled for branch in session.conversation.branches())
+        return sum(usage.completion_tokens for usage in session.recording.turns)
+    return sum(branch.sampled for branch in session.recording.branches())
 
 
 def _paid(session: Session | RemoteSession) -> dict[str, Any]:
     """Provider name and cost in USD of the remote calls of a rollout."""
     if not isinstance(session, RemoteSession):
         return {}
-    answered = math.fsum(usage.cost_usd for usage in session.conversation.turns)
+    answered = math.fsum(usage.cost_usd for usage in session.recording.turns)
     cost = answered + session.lost_usd
     return {"provider": session.remote.name, "cost_usd": cost}
 
 
 def _unheard(session: Session | RemoteSession) -> Problem | None:
-    if session.conversation.turns:
+    if session.recording.turns:
         return None
     return Problem(
         code="agent.never_asked",
@@ -293,7 +309,7 @@ def _unheard(session: Session | RemoteSession) -> Problem | None:
 
 
 def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Problem | None:
-    reward_count, answers = len(result.turns), len(session.conversation.turns)
+    reward_count, answers = len(result.turns), len(session.recording.turns)
     if reward_count in (0, answers):
         return None
     return Problem(
@@ -304,16 +320,61 @@ def _miscounted(session: Session | RemoteSession, result: AgentResult) -> Proble
 
 
 def _valued(
-    conversation: Conversation | Exchange, turns: Sequence[float], config: RewardConfig
+    recording: Recording | ProviderRecording,
+    named: list[NamedConversation],
+    turns: Sequence[float],
+    config: RewardConfig,
 ) -> list[Branch]:
-    branches = conversation.branches()
-    if not turns or not isinstance(conversation, Conversation):
+    branches = recording.branches(_places(named))
+    if not turns or not isinstance(recording, Recording):
         return branches
     weight = config.weights.get(TURNS, 1.0)
     return [
         branch.model_copy(update={"rewards": [weight * turns[place] for place in places]})
-        for branch, places in zip(branches, conversation.places(), strict=True)
+        for branch, places in zip(branches, recording.places(), strict=True)
     ]
+
+
+def _places(named: list[NamedConversation]) -> dict[int, int]:
+    """Index of each conversation in the record by the index in which they began."""
+    return {one.number: place for place, one in enumerate(named)}
+
+
+def _provider_calls(
+    recording: Recording | ProviderRecording, named: list[NamedConversation]
+) -> list[ModelCall]:
+    if isinstance(recording, Recording):
+        return []
+    places = _places(named)
+    return [
+        call.model_copy(update={"conversation": places[call.conversation]})
+        for call in recording.calls
+    ]
+
+
+def _conversations(named: list[NamedConversation]) -> list[AgentConversation]:
+    """Records of the conversations; empty if there is one only, which is trained."""
+    if len(named) == 1 and named[0].train:
+        return []
+    return [
+        AgentConversation(
+            name=one.name,
+            trained=one.train,
+            answers=one.conversation.answers,
+            messages=_messages(one) if place else [],
+            tools=_tools(one) if place else [],
+        )
+        for place, one in enumerate(named)
+    ]
+
+
+def _messages(named: NamedConversation) -> list[Message]:
+    return [_message(replace_surrogates(message)) for message in named.conversation.messages]
+
+
+def _tools(named: NamedConversation) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = replace_surrogates(named.conversation.tools)
+    return found
 
 
 def _message(message: dict[str, Any]) -> Message:

@@ -1,5 +1,5 @@
 """Agents made for Anthropic's API, unmodified, train two steps of a real model: the official client
-and the coding agent mini-SWE-agent."""
+and the harnesses mini-SWE-agent and smolagents."""
 
 import json
 import shutil
@@ -10,7 +10,7 @@ import pytest
 from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.records.runs import Trajectory
 from engine.protocol.requests.runs import TrajectoryQuery
-from tests.agents import coding_agent_command
+from tests.agents import HARNESSES, coding_agent_command, example, harness_python
 from tests.engine_http.conftest import Engine, make_project
 
 AGENT = """
@@ -59,6 +59,20 @@ def change(project: Path, **values: str) -> None:
     (project / "project.toml").write_text(text + "\n")
 
 
+def roomy(model: Path, folder: Path) -> Path:
+    """Return a copy of a model that reads 32,768 tokens."""
+    copy = shutil.copytree(model, folder / "model")
+    config = json.loads((copy / "config.json").read_text())
+    config["max_position_embeddings"] = 32_768
+    (copy / "config.json").write_text(json.dumps(config))
+    return Path(copy)
+
+
+def write_questions(project: Path) -> None:
+    lines = [json.dumps({"id": f"s{n}", "question": f"Print {n}."}) for n in range(4)]
+    (project / "scenarios" / "train.jsonl").write_text("\n".join(lines) + "\n")
+
+
 def test_anthropic_client_trains_unmodified(
     engine: Engine, workspace: Path, tiny_model: Path
 ) -> None:
@@ -77,13 +91,8 @@ def test_coding_agent_trains_unmodified(
 ) -> None:
     """The random model writes no tool calls, so each rollout ends after the agent's three format
     errors; the reward is the share of letters in what it wrote."""
-    model = shutil.copytree(tiny_model, workspace / "model")
-    config = json.loads((model / "config.json").read_text())
-    config["max_position_embeddings"] = 16_384
-    (model / "config.json").write_text(json.dumps(config))
-    project = make_project(workspace / "coding", model)
-    lines = [json.dumps({"id": f"s{n}", "question": f"Print {n}."}) for n in range(4)]
-    (project / "scenarios" / "train.jsonl").write_text("\n".join(lines) + "\n")
+    project = make_project(workspace / "coding", roomy(tiny_model, workspace))
+    write_questions(project)
     command = json.dumps(coding_agent_command("anthropic/policy"))
     change(project, steps="2", max_context="12000", max_tokens="40",
            timeout_s=f"300\ncommand = {command}")  # fmt: skip
@@ -93,3 +102,28 @@ def test_coding_agent_trains_unmodified(
         assert trajectory.metrics["calls"] == 3
         assert len(trajectory.branches) == 3
     assert len({trajectory.reward for trajectory in trajectories}) > 4
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_code_agent_trains_unmodified(
+    real_cache: None, engine: Engine, workspace: Path, tiny_model: Path
+) -> None:
+    """The random model writes no code, so smolagents asks four times, and once for a last answer
+    with other messages: a side call, which the project ignores. The reward is the share of letters
+    in that answer."""
+    project = make_project(workspace / "code", roomy(tiny_model, workspace))
+    score = "sum(c.isalpha() for c in str(answer)) / 40"
+    agent = example("smolagents", HARNESSES).replace('scenario["answer"] in str(answer)', score)
+    (project / "agent.py").write_text(agent)
+    write_questions(project)
+    change(project, steps="2", max_context="30000", max_tokens="40",
+           timeout_s=f'300\npython = "{harness_python("smolagents")}"')  # fmt: skip
+    with (project / "project.toml").open("a") as file:
+        file.write('\n[agent.conversations]\nothers = "ignore"\n')
+    for trajectory in check_two_steps(engine, project, 800):
+        assert trajectory.problem is None
+        main, last = trajectory.conversations
+        assert (main.name, main.answers, main.trained) == ("main", 4, True)
+        assert (last.name, last.answers, last.trained) == ("other", 1, False)
+        assert {branch.conversation for branch in trajectory.trained_branches} == {0}

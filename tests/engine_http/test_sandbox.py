@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from engine.client import EngineClient
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.problems import ConfigError
 from engine.protocol.requests.runs import StartEvaluation, TrajectoryQuery
@@ -78,7 +79,7 @@ def test_machine_without_sandbox_is_refused(
 ) -> None:
     monkeypatch.setattr(machine, "trial_problem", lambda: "user namespaces are not allowed")
     with pytest.raises(ConfigError, match="offers no sandbox: user namespaces are not allowed"):
-        machine.require_sandbox()
+        machine.require_sandbox(AgentConfig(sandbox="process"))
     assert machine.sandbox_check().state == "warn"
 
 

@@ -18,6 +18,7 @@ from engine.integrations.verifiers.creation import begin_environment
 from engine.integrations.verifiers.data_set import load_data
 from engine.integrations.verifiers.export import SPLITS, export_environment
 from engine.protocol.events.run import RunFinished, StepFinished
+from engine.protocol.problems import Refused
 from engine.protocol.records.runs import RunSummary, Trajectory
 from engine.protocol.requests.drafts import EnvironmentData
 from engine.protocol.requests.runs import TrajectoryQuery
@@ -214,6 +215,23 @@ def test_folder_with_tools_trains(
     assert [one.problem for one in found if one.problem] == []
     assert {tuple(one.parts) for one in found} == {("right",)}
     assert all("add" in json.dumps(one.tools) for one in found)
+
+
+def test_group_rewards_are_refused_and_exceptions_leave_rollouts_unscored(
+    engine: Engine, workspace: Path, long_model: Path
+) -> None:
+    project, source = workspace / "broken", EVALUATE.parent / "tool_environment"
+    installed(project, str(source), {"group": True})
+    with pytest.raises(Refused, match="the reward function best scores a whole group at once"):
+        read_data(project, long_model, 4096)
+    installed(project, str(source), {"weight": 1.0})
+    read_data(project, long_model, 4096)
+    run = engine.train(project, **{"train.steps": 1, "train.validate_every": 0})
+    engine.wait(run, timeout_s=300)
+    found = trajectories(engine, run)
+    assert {one.reward for one in found} == {None}
+    words = "the reward function broken raised KeyError"
+    assert all(one.problem and words in one.problem.message for one in found)
 
 
 def test_single_turn_environment_trains_in_a_sandbox(

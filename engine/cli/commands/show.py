@@ -64,6 +64,13 @@ def lines_of(one: Trajectory, verdicts: list[Verdict]) -> Iterator[str]:
     for message in in_text(one.messages):
         yield ""
         yield from _message_lines(message)
+    for number, other in enumerate(one.conversations[1:], 2):
+        ignored = "" if other.trained else ", not trained"
+        yield ""
+        yield f"[conversation {number} of {len(one.conversations)}: {other.name}{ignored}]"
+        for message in in_text(other.messages):
+            yield ""
+            yield from _message_lines(message)
     for verdict in verdicts:
         yield ""
         yield f"[judge {verdict.judge}] {figure(verdict.score)}"

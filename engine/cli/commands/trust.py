@@ -12,6 +12,7 @@ from pydantic import TypeAdapter
 
 from engine.cli.run_lookup import find_run_folder
 from engine.cli.terminal import say, warn, write
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import ConfigError, Problem, Refused
 from engine.protocol.requests.trust import Confirmation
 from engine.rollout.sandbox.machine import require_sandbox
@@ -35,9 +36,10 @@ def run(arguments: argparse.Namespace) -> int:
             confirm_file(project, project / Path(name).expanduser())
         if not arguments.confirm_file:
             if arguments.sandbox:
-                require_sandbox()
-                text = read_toml(project)
-                write_toml(project, edit_text(text, {"agent.sandbox": "process"}))
+                require_sandbox(AgentConfig(sandbox="process"))
+                if load_config(project).agent.sandbox == "none":
+                    text = read_toml(project)
+                    write_toml(project, edit_text(text, {"agent.sandbox": "process"}))
             trust_project(project)
             where = "in a sandbox" if arguments.sandbox else "with your rights"
             say(f"{project} is trusted: its agent may run {where}, its judges may be called.")

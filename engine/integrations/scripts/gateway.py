@@ -1,4 +1,4 @@
-"""Gateway access for a script: one key for all its rollouts, one conversation per request.
+"""Gateway access for a script: one key for all its rollouts, one recording per request.
 
 Messages that were sampled here before are replaced by their exact tokens, whichever rollout
 requested them: only the preceding messages have to match. Each new completion is recorded under an
@@ -21,10 +21,10 @@ from engine.integrations.scripts.completions import (
 from engine.policy.base import Policy
 from engine.protocol.problems import RolloutError
 from engine.protocol.records.runs import RunSpec
-from engine.rollout.conversation import Conversation, OpenBranch, Part, Prompt, Turn, spans_of
 from engine.rollout.gateway.requests import ChatRequest
 from engine.rollout.gateway.sessions import Session
 from engine.rollout.images import RunImages
+from engine.rollout.recording import OpenBranch, Part, Prompt, Recording, Turn, spans_of
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.syntaxes import Reply
 
@@ -32,8 +32,8 @@ READY_S = 600.0
 """Maximum seconds that a request waits for the model to load or the run to continue."""
 
 
-class SharedConversation(Conversation):
-    """Conversation of one request, which may continue any completion sampled for the key."""
+class SharedRecording(Recording):
+    """Recording of one request, which may continue any completion sampled for the key."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class SharedConversation(Conversation):
                 temperature=self._temperature,
                 top_p=self._top_p,
                 truncated=self.truncated,
-                tools=self.tools,
+                tools=prompt.tools,
             )
         )
         self.truncated = False
@@ -185,7 +185,7 @@ class ScriptSessions:
             images=self.images,
         )
         top_p = 1.0 if request.top_p is None else request.top_p
-        session.conversation = SharedConversation(
+        session.recording = SharedRecording(
             self._chat, self.images, self.known, self._policy.version, temperature, top_p
         )
         return session

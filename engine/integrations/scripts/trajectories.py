@@ -16,7 +16,7 @@ from engine.protocol.records.conversations import Branch
 from engine.protocol.records.judging import PART as RULER
 from engine.protocol.records.runs import Split, Trajectory
 from engine.protocol.requests.scripts import CHOICE_ID, SentGroup, SentHistory
-from engine.rollout.conversation import OpenBranch, Part
+from engine.rollout.recording import OpenBranch, Part
 from engine.rollout.rendering.chat import ChatFormat
 from engine.runtime.text import replace_surrogates
 

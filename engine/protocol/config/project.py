@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from engine.protocol.addresses import check_model
 from engine.protocol.base import Section
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.config.alerts import AlertsConfig
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.labels import LabelsConfig
@@ -89,60 +90,6 @@ class BackendConfig(Section):
             raise ValueError(
                 f"has weights = {self.weights}, but trainer = torch cannot quantize weights: set "
                 "backend.trainer to unsloth, or backend.weights to full"
-            )
-        return self
-
-
-class AgentConfig(Section):
-    """Your agent's code; it needs only the address and key of an OpenAI-compatible endpoint."""
-
-    source: Literal["project", "outside"] = "project"
-    """Source of the rollouts: the project's own agent, or `outside`, a script with its own
-    training loop (OpenPipe's ART) that decides when a step begins."""
-    file: str = "agent.py"
-    """Python file with `rollout(scenario, model)`, relative to the project."""
-    command: str | None = None
-    """Command to run once per rollout instead of a Python file. OPENAI_BASE_URL, OPENAI_API_KEY,
-    ANTHROPIC_BASE_URL, ANTHROPIC_API_KEY and ATELIER_SCENARIO (JSON) are in its environment; its
-    last line of output is the result as JSON."""
-    python: str | None = None
-    """Python interpreter for the file; the engine's own when empty."""
-    requirements: str | None = None
-    """Packages that the agent imports: a pip requirements file, relative to the project. They are
-    installed into a separate environment after you confirm; that environment runs the agent."""
-    workers: Annotated[int, Field(ge=1, le=64)] = 1
-    """Agent processes; each runs many rollouts concurrently."""
-    concurrency: Annotated[int, Field(ge=1, le=1024)] = 64
-    """Maximum concurrent rollouts over all workers."""
-    timeout_s: Annotated[float, Field(gt=0, le=86_400)] = 120
-    """Timeout of one rollout, in seconds of wall-clock time."""
-    max_turns: Annotated[int, Field(ge=1, le=1000)] = 32
-    """Maximum model calls (turns) per rollout."""
-    max_output_bytes: Annotated[int, Field(ge=1024)] = 1_000_000
-    """Maximum bytes that one rollout may print or return."""
-    sandbox: Literal["none", "process"] = "none"
-    """Isolation of a rollout: none, with your rights, or a process in a sandbox of its own
-    (Linux), which sees system folders, the project without its scoring, and a scratch folder, and
-    reaches the model alone."""
-    allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=300)], ...] = ()
-    """Hosts that a sandboxed agent may reach by HTTPS besides the model, such as pypi.org,
-    *.example.com or localhost:8000."""
-    memory_mb: Annotated[int, Field(ge=16, le=1_000_000)] = 4096
-    """Maximum memory of one sandboxed rollout, in MB over all its processes."""
-    disk_mb: Annotated[int, Field(ge=1, le=1_000_000)] = 512
-    """Size of the scratch folder of a sandboxed rollout, in MB; it is kept in memory."""
-    processes: Annotated[int, Field(ge=1, le=100_000)] = 256
-    """Maximum processes and threads of one sandboxed rollout at a time."""
-    cpu_s: Annotated[float | None, Field(gt=0, le=1e6)] = None
-    """Maximum processor time of one sandboxed rollout, in seconds over all its processes; empty
-    for no limit besides the timeout."""
-
-    @model_validator(mode="after")
-    def _check_interpreter(self) -> "AgentConfig":
-        if self.python and self.requirements:
-            raise ValueError(
-                "has both python and requirements: the required packages get an interpreter of "
-                "their own, so leave one of the two settings empty"
             )
         return self
 

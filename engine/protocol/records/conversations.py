@@ -51,6 +51,21 @@ class ImageSpan(Value):
     """SHA-256 of the image file, as hexadecimal digits."""
 
 
+class AgentConversation(Value):
+    """Conversation of an agent with the model: calls with the same beginning. A rollout has several
+    if its agent uses sub-agents or makes side calls, such as for a title."""
+
+    name: str
+    """Name of its rule in `[agent.conversations.rules]`; else `main`, or `other` if its system
+    message or its tools differ from those of the main one."""
+    trained: bool = True
+    """False if the project's settings ignore it."""
+    answers: int
+    messages: list[Message] = Field(default_factory=list)
+    """Empty for the first, the main one: the trajectory has its messages and tools."""
+    tools: list[dict[str, Any]] = Field(default_factory=list)
+
+
 class Branch(Value):
     """Contiguous token sequence of a trajectory: prompts, completions and tokens between them.
 
@@ -71,6 +86,8 @@ class Branch(Value):
     """Text of each token, for display only."""
     images: list[ImageSpan] = Field(default_factory=list)
     """Images among the tokens, in order."""
+    conversation: int = 0
+    """Index of its conversation among those of the trajectory; 0 is the main one."""
     choice: int = 0
     """Index of this branch's first choice among the choices of one request (`n` above 1), from
     0."""
@@ -121,3 +138,5 @@ class ModelCall(Value):
     """0 if unknown."""
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    conversation: int = 0
+    """Index of its conversation among those of the trajectory; 0 is the main one."""

@@ -8,7 +8,7 @@ from engine.protocol.base import Value
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.sweep import SettingValue
 from engine.protocol.problems import Problem
-from engine.protocol.records.conversations import Branch, Message, ModelCall
+from engine.protocol.records.conversations import AgentConversation, Branch, Message, ModelCall
 from engine.protocol.records.demonstrations import SupervisedPlan
 from engine.protocol.records.run_notes import RunNotes
 from engine.protocol.requests.evaluation import EvaluationPlan
@@ -116,6 +116,9 @@ class Trajectory(TrajectorySummary):
     model.max_context; empty if none did, or if unknown."""
     messages: list[Message] = Field(default_factory=list)
     branches: list[Branch] = Field(default_factory=list)
+    conversations: list[AgentConversation] = Field(default_factory=list)
+    """Conversations of the agent, the main one first, the others in the order in which they began;
+    empty if there is only one, which is trained."""
     metrics: dict[str, float] = Field(default_factory=dict)
     tools: list[dict[str, Any]] = Field(default_factory=list)
     output: str = ""
@@ -129,14 +132,27 @@ class Trajectory(TrajectorySummary):
     """Calls of a provider's model, in order; those of the policy are the turns of the branches."""
 
     @property
+    def trained_branches(self) -> list[Branch]:
+        """Branches with sampled tokens whose conversation is trained."""
+        ignored = {n for n, one in enumerate(self.conversations) if not one.trained}
+        return [b for b in self.branches if b.spans and b.conversation not in ignored]
+
+    @property
     def model_calls(self) -> list[ModelCall]:
         """Model calls in the order in which they ended."""
         found = [*self.calls]
         for branch in self.branches:
             for place, (start, end) in enumerate(branch.turns):
                 start_s, end_s = branch.times[place] if place < len(branch.times) else (0.0, 0.0)
-                sizes = {"prompt_tokens": start, "completion_tokens": end - start}
-                found.append(ModelCall(start_s=start_s, end_s=end_s, **sizes))
+                found.append(
+                    ModelCall(
+                        start_s=start_s,
+                        end_s=end_s,
+                        prompt_tokens=start,
+                        completion_tokens=end - start,
+                        conversation=branch.conversation,
+                    )
+                )
         return sorted(found, key=lambda call: call.end_s)
 
 

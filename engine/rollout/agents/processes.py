@@ -16,7 +16,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from engine.environments.agent_packages import packages_python
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import AtelierError, ConfigError, RolloutError
 from engine.rollout.gateway.messages import first_invalid_field
 from engine.runtime.child import LINE_LIMIT, Child, ChildDied

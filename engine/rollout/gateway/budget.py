@@ -7,10 +7,10 @@ changed: its tokens are the same as without a budget.
 """
 
 from engine.policy.base import SampleRequest
-from engine.rollout.conversation import Part
 from engine.rollout.gateway.answers import REASONING_MARKS
 from engine.rollout.gateway.requests import ChatRequest
 from engine.rollout.gateway.structures import structure_of
+from engine.rollout.recording import Part
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.probes import Findings
 from engine.rollout.rendering.syntaxes import END_THINK, THINK

@@ -202,7 +202,7 @@ class Gateway:
             chat = await _entered_with(owned, anthropic.chat_request(parsed, await _switch(owned)))
             values = chat.variables(await owned.chat.described())
             most = owned.max_context * COUNTED_CONTEXTS
-            prompt = await owned.conversation.prompt(
+            prompt = await owned.recording.prompt(
                 chat.messages, offered_tools(chat), most, variables=values
             )
             return JSONResponse({"input_tokens": len(prompt.tokens)})

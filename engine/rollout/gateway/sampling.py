@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 from engine.policy.base import SampledToken, SampleRequest
 from engine.protocol.problems import RolloutError
 from engine.protocol.records.runs import CutBy
-from engine.rollout.conversation import Part, Prompt
 from engine.rollout.gateway.answers import AnswerStream, Decoder, Delta
 from engine.rollout.gateway.budget import (
     ThinkingBudget,
@@ -24,6 +23,7 @@ from engine.rollout.gateway.budget import (
 from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, too_many_turns
 from engine.rollout.gateway.sessions import Choice, ProviderAnswer, RemoteSession, Session
 from engine.rollout.gateway.structures import structure_of
+from engine.rollout.recording import Part, Prompt
 from engine.rollout.rendering.chat import reasoning_of
 from engine.rollout.rendering.probes import Findings
 from engine.rollout.rendering.syntaxes import THINK, Reply
@@ -143,16 +143,15 @@ async def _admit(session: Session, request: ChatRequest) -> "PolicyCall":
             "Set model.tool_syntax if you know the format, or describe the tools in a message.",
             where="tools",
         )
-    session.conversation.tools = tools or session.conversation.tools
     try:
-        prompt = await session.conversation.prompt(
+        prompt = await session.recording.prompt(
             request.messages, tools, most, call, request.variables(findings)
         )
         if len(prompt.tokens) >= most:
             raise _too_long(len(prompt.tokens), most)
     except RolloutError as error:
         if error.problem.code == CONTEXT_FULL:
-            session.conversation.truncated, session.conversation.cut_by = True, "context"
+            session.recording.truncated, session.recording.cut_by = True, "context"
         raise
     grammar = structure_of(request, findings, session.chat.special_tokens, prompt.text)
     wanted = request.max_completion_tokens or request.max_tokens
@@ -254,9 +253,9 @@ class PolicyCall:
             reply = _before_stop(reply, stopped)
         ended = bool(tokens) and tokens[-1] in chat.stops
         if not ended and not stopped:
-            session.conversation.truncated = True
-            session.conversation.cut_by = self._limit()[1]
-        message = session.conversation.record(
+            session.recording.truncated = True
+            session.recording.cut_by = self._limit()[1]
+        message = session.recording.record(
             self._prompt, self._request.messages, parts, reply, index
         )
         finish = "stop" if ended or stopped else "length"
@@ -269,7 +268,7 @@ class PolicyCall:
             completion_tokens=len(tokens),
             reasoning_tokens=reply.reasoning_tokens,
             stopped=stopped,
-            id=session.conversation.turns[-1].id,
+            id=session.recording.turns[-1].id,
         )
         return choice, reply
 

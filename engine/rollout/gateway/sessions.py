@@ -5,6 +5,7 @@ failed provider call makes the whole rollout unscored, even if the agent handles
 """
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -13,9 +14,10 @@ from engine.protocol.problems import AtelierError, Problem, RolloutError
 from engine.protocol.records.conversations import Branch, ModelCall
 from engine.protocol.records.judging import Usage
 from engine.protocol.records.runs import CutBy
-from engine.rollout.conversation import Conversation
+from engine.rollout.conversations import Conversations
 from engine.rollout.gateway.requests import MODEL_NAME, ChatRequest, too_many_turns
 from engine.rollout.images import RunImages
+from engine.rollout.recording import Recording
 from engine.rollout.rendering.chat import ChatFormat, text_of
 from engine.runtime.seeds import derive
 
@@ -41,7 +43,7 @@ class Session:
     """Whether responses always carry log-probs."""
     images: RunImages | None = None
     """Images of the messages; None if the run keeps none."""
-    conversation: Conversation = field(init=False)
+    recording: Recording = field(init=False)
     calls: int = 0
     capped_calls: int = 0
     """Number of calls for which the agent allowed more tokens than `max_tokens`."""
@@ -49,7 +51,7 @@ class Session:
     """First failure caused by the policy, not the agent: the rollout does not count."""
 
     def __post_init__(self) -> None:
-        self.conversation = Conversation(self.chat, self.images)
+        self.recording = Recording(self.chat, self.images)
 
     @property
     def reads_images(self) -> bool:
@@ -169,25 +171,25 @@ class Remote(Protocol):
 
 
 @dataclass
-class Exchange:
-    """Record of a rollout with a provider's model: like a `Conversation`, but without tokens."""
+class ProviderRecording:
+    """Record of a rollout with a provider's model: like a `Recording`, but without tokens."""
 
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    """Longest list of messages so far, for display."""
-    tools: list[dict[str, Any]] = field(default_factory=list)
+    conversations: Conversations = field(default_factory=Conversations)
     turns: list[Usage] = field(default_factory=list)
     """Turns, one per model call."""
     calls: list[ModelCall] = field(default_factory=list)
-    """Time and size of each model call, in the order in which they ended."""
+    """Time and size of each model call, in the order in which they ended; `conversation` is its
+    index in `conversations`."""
     truncated: bool = False
     cut_by: CutBy = ""
     start_s: float = field(default_factory=time.monotonic)
     """Monotonic time of the beginning, in seconds."""
 
-    def branches(self) -> list[Branch]:
+    def branches(self, places: Mapping[int, int] | None = None) -> list[Branch]:
+        """Empty: a provider returns no tokens."""
         return []
 
-    def record_call(self, start_s: float, usage: Usage) -> None:
+    def record_call(self, start_s: float, usage: Usage, conversation: int) -> None:
         """Record the tokens (`usage`) and the time of a model call that was sent at the monotonic
         time `start_s` and ends now."""
         self.calls.append(
@@ -196,6 +198,7 @@ class Exchange:
                 end_s=time.monotonic() - self.start_s,
                 prompt_tokens=usage.prompt_tokens,
                 completion_tokens=usage.completion_tokens,
+                conversation=conversation,
             )
         )
 
@@ -209,7 +212,7 @@ class RemoteSession:
     remote: Remote
     max_turns: int
     system: str | None = None
-    conversation: Exchange = field(default_factory=Exchange)
+    recording: ProviderRecording = field(default_factory=ProviderRecording)
     calls: int = 0
     trouble: Problem | None = None
     """Problem of the first failed provider call, which makes the rollout unscored."""
@@ -237,7 +240,6 @@ class RemoteSession:
                     where=name,
                 )
         call, body = self.calls, self._request(request)
-        self.conversation.tools = body.get("tools", self.conversation.tools)
         try:
             choices = [await self._say(request, body, f"{call}.{n}") for n in range(request.n)]
         except NoProviderAnswer as error:
@@ -261,11 +263,11 @@ class RemoteSession:
         return body | {name: value for name, value in values.items() if value is not None}
 
     async def _say(self, request: ChatRequest, body: dict[str, Any], call: str) -> ProviderAnswer:
-        exchange, start_s = self.conversation, time.monotonic()
+        exchange, start_s = self.recording, time.monotonic()
         answer = await self.remote.say(self.attempt, call, body)
-        exchange.record_call(start_s, answer.usage)
+        number = exchange.conversations.find(request.messages)
+        exchange.record_call(start_s, answer.usage, number)
         exchange.turns.append(answer.usage)
         exchange.truncated |= answer.finish == "length"
-        if len(request.messages) >= len(exchange.messages):
-            exchange.messages = [*request.messages, answer.message]
+        exchange.conversations.record(number, request.messages, request.tools or [], answer.message)
         return answer

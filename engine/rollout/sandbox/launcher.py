@@ -33,6 +33,9 @@ SETTINGS = (
     *("ssl", "terminfo", "python3", "python3.11", "bash.bashrc", "profile"),
 )
 """Files and folders of /etc that programs need and that have no secrets."""
+OURS = ("dev", "etc", "proc", "project", "run", "scratch", "sys", "tmp")
+OUR_SETTINGS = ("group", "hosts", "mtab", "passwd", "resolv.conf")
+"""What an image has at its top and in its etc that a sandbox has of its own."""
 
 
 def main() -> None:
@@ -85,20 +88,10 @@ def build(view: dict[str, Any]) -> None:
     """Make a new root with what `view` lists, and change to it."""
     kernel.mount("", "/", "", kernel.RECURSIVE | kernel.PRIVATE)
     kernel.mount("tmpfs", ROOT, "tmpfs", kernel.NO_SUID | kernel.NO_DEVICES, "mode=755,size=16m")
-    for name in SYSTEM:
-        place = Path("/", name)
-        if place.is_symlink():
-            Path(ROOT, name).symlink_to(os.readlink(place))
-        elif place.is_dir():
-            show(str(place))
-    for name in SETTINGS:
-        place = Path("/etc", name)
-        if place.is_symlink() and not place.resolve().is_relative_to("/etc"):
-            below = Path(ROOT, "etc", name)
-            below.parent.mkdir(exist_ok=True)
-            below.symlink_to(place.resolve())
-        elif place.exists():
-            show(str(place))
+    if view["root"]:
+        show_image(view["root"])
+    else:
+        show_system()
     _write("etc/passwd", f"agent:x:{view['uid']}:{view['gid']}::{view['scratch']}:/bin/sh\n")
     _write("etc/group", f"agent:x:{view['gid']}:\n")
     _write("etc/hosts", "127.0.0.1 localhost\n")
@@ -114,6 +107,39 @@ def build(view: dict[str, Any]) -> None:
     os.mkdir(f"{ROOT}/proc")
     kernel.mount("proc", f"{ROOT}/proc", "proc", kernel.NO_SUID | kernel.NO_DEVICES)
     kernel.change_root(ROOT)
+
+
+def show_system() -> None:
+    """Show this machine's system folders, and the settings that have no secrets."""
+    for name in SYSTEM:
+        place = Path("/", name)
+        if place.is_symlink():
+            Path(ROOT, name).symlink_to(os.readlink(place))
+        elif place.is_dir():
+            show(str(place))
+    for name in SETTINGS:
+        place = Path("/etc", name)
+        if place.is_symlink() and not place.resolve().is_relative_to("/etc"):
+            below = Path(ROOT, "etc", name)
+            below.parent.mkdir(exist_ok=True)
+            below.symlink_to(place.resolve())
+        elif place.exists():
+            show(str(place))
+
+
+def show_image(folder: str) -> None:
+    """Show the files of a container image, but for the folders and settings that are ours."""
+    for prefix, ours in (("", OURS), ("etc", OUR_SETTINGS)):
+        os.makedirs(os.path.join(ROOT, prefix), exist_ok=True)
+        with os.scandir(os.path.join(folder, prefix)) as entries:
+            for entry in entries:
+                target = os.path.join("/", prefix, entry.name)
+                if entry.name in ours:
+                    continue
+                if entry.is_symlink():
+                    os.symlink(os.readlink(entry.path), ROOT + target)
+                elif entry.is_dir() or entry.is_file():
+                    show(entry.path, target)
 
 
 def _write(name: str, text: str) -> None:

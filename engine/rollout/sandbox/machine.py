@@ -9,9 +9,10 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.machine.hardware import Check
+from engine.rollout.sandbox.images import find_image, image_names
 from engine.rollout.sandbox.view import CODE, LAUNCHER, SCRATCH, view_of
 
 NAME = "Sandbox"
@@ -43,17 +44,32 @@ def agent_checks(config: AgentConfig) -> list[Check]:
     if problem := trial_problem():
         words = f"agent.sandbox is {config.sandbox}, and this machine offers no sandbox: {problem}."
         return [Check(name=NAME, state="bad", words=words, hint=_hint())]
+    unpacked = ""
+    if config.sandbox == "container":
+        try:
+            images = [find_image(name) for name in image_names(config)]
+        except ConfigError as error:
+            found = error.problem
+            return [Check(name=NAME, state="bad", words=found.message, hint=found.hint)]
+        if late := [one.name for one in images if not one.is_unpacked]:
+            unpacked = f" The first run unpacks {' and '.join(late)}."
     hosts = ", ".join(config.allowed_hosts[:3]) + (" …" if len(config.allowed_hosts) > 3 else "")
     reach = f"reaches the model and {hosts}" if hosts else "reaches the model alone"
     words = (
-        f"Each rollout runs in its own: it {reach}, with {config.memory_mb:,} MB of memory and "
-        f"{config.disk_mb:,} MB of files."
+        f"Each rollout runs in its own{_of_image(config)}: it {reach}, with "
+        f"{config.memory_mb:,} MB of memory and {config.disk_mb:,} MB of files.{unpacked}"
     )
     return [Check(name=NAME, state="good", words=words)]
 
 
-def require_sandbox() -> None:
-    """Raise ConfigError if agents cannot be sandboxed here."""
+def _of_image(config: AgentConfig) -> str:
+    return f", with the files of {config.image}" if config.sandbox == "container" else ""
+
+
+def require_sandbox(config: AgentConfig) -> None:
+    """Raise ConfigError if this machine cannot sandbox an agent with these settings."""
+    if config.sandbox == "none":
+        return
     if problem := trial_problem():
         raise ConfigError.of(
             "sandbox.not_offered",
@@ -61,6 +77,9 @@ def require_sandbox() -> None:
             _hint(),
             where="agent.sandbox",
         )
+    if config.sandbox == "container":
+        for name in image_names(config):
+            find_image(name)
 
 
 @lru_cache(maxsize=1)

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import AtelierError, ConfigError, RolloutError
 from engine.rollout.agents.processes import LINE_ROOM, AgentPool, AgentResult, Attempt, Worker
+from engine.rollout.sandbox.images import Image, find_image, image_names, python_in, unpack
 from engine.rollout.sandbox.machine import require_sandbox
 from engine.rollout.sandbox.relay import Outlet, Relay, ports
 from engine.rollout.sandbox.sandboxed_kernel import FAILED
-from engine.rollout.sandbox.view import CODE, LAUNCHER, SCRATCH, view_of
+from engine.rollout.sandbox.view import CODE, LAUNCHER, SCRATCH, view_of, view_of_image
 from engine.runtime.child import LINE_LIMIT, Child
 from engine.runtime.timeouts import Away, run_with_timeout
 
@@ -29,6 +30,21 @@ def agent_pool(project: Path, config: AgentConfig, log: Path) -> AgentPool:
     return kind(project, config, log)
 
 
+def check_link(file: Path) -> None:
+    """Raise ConfigError if a file of the project is a link that leads elsewhere from the path of
+    the project in an image."""
+    if file.is_symlink():
+        target = os.readlink(file)
+        inside = (file.parent / target).resolve().is_relative_to(file.parent.resolve())
+        if os.path.isabs(target) or not inside:
+            raise ConfigError.of(
+                "sandbox.link",
+                f"{file.name} is a link to {target}, which a container does not show.",
+                "Use a relative link inside the project, or a copy of the file.",
+                where=str(file),
+            )
+
+
 class SandboxPool(AgentPool):
     """Pool whose processes are sandboxes that fork every rollout."""
 
@@ -37,6 +53,8 @@ class SandboxPool(AgentPool):
         self._relays: dict[int, Relay] = {}
         """By PID of the sandbox process."""
         self._verifier: Worker | None = None
+        self._images: dict[str, tuple[Image, Path]] = {}
+        """Images in use and their folders, by name."""
         self._scores = (self.project / REWARDS).is_file()
 
     @property
@@ -45,7 +63,9 @@ class SandboxPool(AgentPool):
 
     async def start(self) -> None:
         """Start the sandboxes. Raises ConfigError if this machine has none, or like AgentPool."""
-        await asyncio.to_thread(require_sandbox)
+        await asyncio.to_thread(require_sandbox, self.config)
+        if self.config.sandbox == "container":
+            await asyncio.to_thread(self._unpack)
         await super().start()
         if self._scores:
             self._verifier = await self._spawn(verifies=True)
@@ -59,11 +79,32 @@ class SandboxPool(AgentPool):
         for relay in relays.values():
             await relay.close()
 
+    def _unpack(self) -> None:
+        """Unpack the images of the agent and of rewards.py."""
+        for name in image_names(self.config):
+            image = find_image(name)
+            self._images[name] = (image, unpack(image))
+
+    def _view(self, verifies: bool) -> tuple[dict[str, Any], str]:
+        """View for the launcher, and the path of Python in it."""
+        config = self.config
+        if config.sandbox != "container":
+            python = os.path.abspath(config.python or self._python or sys.executable)
+            return view_of(self.project, config, python, [], verifies), python
+        if verifies:
+            check_link(self.project / REWARDS)
+        agent, *others = image_names(config)
+        name = others[0] if verifies and others else agent
+        image, folder = self._images[name]
+        wanted = config.python if name == agent else None
+        view = view_of_image(self.project, folder, image.environment, verifies)
+        return view, python_in(folder, image.environment, wanted)
+
     async def _launch(self, verifies: bool = False) -> Child:
         config = self.config
-        python = os.path.abspath(config.python or self._python or sys.executable)
+        view, python = self._view(verifies)
         options = {
-            "project": str(self.project),
+            "project": view["cwd"],
             "file": "-" if config.command else config.file,
             "command": config.command or "-",
             "output_bytes": config.max_output_bytes,
@@ -74,7 +115,6 @@ class SandboxPool(AgentPool):
             "verifies": verifies,
             "scratch": SCRATCH,
         }
-        view = view_of(self.project, config, python, [], verifies)
         options["below_tmp"] = [
             target for _, target in view["visible"] if Path(target).is_relative_to("/tmp")
         ]

@@ -4,15 +4,16 @@ project."""
 import os
 import shlex
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.runtime.variables import allowed_environment
 
-CODE, SCRATCH = "/run/atelier", "/scratch"
-"""Folders of the sandbox with the host's own files, and for a rollout's files."""
+CODE, SCRATCH, PROJECT = "/run/atelier", "/scratch", "/project"
+"""Folders of the sandbox with the host's own files, for a rollout's files, and of the project if
+the file system is that of a container image."""
 HERE = Path(__file__).parent
 LAUNCHER = HERE / "launcher.py"
 HOST_FILES = (
@@ -23,6 +24,14 @@ HOST_FILES = (
     HERE.parent / "agents" / "host_agent.py",
     HERE.parent / "agents" / "host_results.py",
 )
+VARIABLES = {
+    "HOME": SCRATCH,
+    "TMPDIR": "/tmp",
+    "PYTHONUNBUFFERED": "1",
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "OPENAI_AGENTS_DISABLE_TRACING": "1",  # it would send attempts to OpenAI
+}
+IMAGE_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 SECRETS = ("/etc/ssl/private", "/etc/pki/tls/private")
 OF_OTHERS = ("runs", ".git", ".env", ".atelier")
 """Files and folders of a project that no code in a sandbox sees."""
@@ -44,16 +53,8 @@ def view_of(
 ) -> dict[str, Any]:
     """View for the launcher: `program` with the interpreter `python`, in the folder `project`.
     With `verifies`, reward functions and scenarios are visible, else hidden."""
-    hidden = OF_OTHERS if verifies else (*OF_OTHERS, *OF_VERIFIERS)
-    environment = allowed_environment(
-        {
-            "HOME": SCRATCH,
-            "TMPDIR": "/tmp",
-            "PYTHONUNBUFFERED": "1",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "OPENAI_AGENTS_DISABLE_TRACING": "1",  # it would send attempts to OpenAI
-        }
-    )
+    hidden = hidden_names(verifies)
+    environment = allowed_environment(VARIABLES)
     for name in ("USER", "LD_LIBRARY_PATH", "VIRTUAL_ENV"):
         environment.pop(name, None)
     environment = {k: v for k, v in environment.items() if not k.startswith(("XDG_", "HF_"))}
@@ -62,14 +63,12 @@ def view_of(
     )
     shown = [*interpreter_folders(python), *command_folders(config.command), str(project)]
     return {
+        "root": "",
         "uid": os.getuid(),
         "gid": os.getgid(),
         "scratch": SCRATCH,
         "cwd": str(project),
-        "visible": [
-            *((str(file), f"{CODE}/{file.name}") for file in HOST_FILES),
-            *((folder, folder) for folder in without_nested(shown)),
-        ],
+        "visible": [*host_files(), *((folder, folder) for folder in without_nested(shown))],
         "hidden": [
             *SECRETS,
             *(str(project / name) for name in hidden),
@@ -78,6 +77,43 @@ def view_of(
         "program": program,
         "environment": environment,
     }
+
+
+def view_of_image(
+    project: Path, folder: Path, environment: Mapping[str, str], verifies: bool
+) -> dict[str, Any]:
+    """View for the launcher in which the system is the unpacked container image in `folder`, with
+    the image's `environment`, and the project is in `PROJECT`. Its program is set by the caller,
+    who knows the image's Python."""
+    targets = [f"{PROJECT}/{name}" for name in hidden_names(verifies)]
+    inside = project.resolve()
+    for name in hidden_names(verifies):
+        file = (project / name).resolve()
+        if (project / name).is_symlink() and file.is_relative_to(inside):
+            targets.append(f"{PROJECT}/{file.relative_to(inside)}")
+    kept = {name: value for name, value in environment.items() if name not in ("HOME", "TMPDIR")}
+    return {
+        "root": str(folder),
+        "uid": os.getuid(),
+        "gid": os.getgid(),
+        "scratch": SCRATCH,
+        "cwd": PROJECT,
+        "visible": [*host_files(), (str(project), PROJECT)],
+        "hidden": targets,
+        "program": [],
+        "environment": {"PATH": IMAGE_PATH, **kept, **VARIABLES},
+    }
+
+
+def hidden_names(verifies: bool) -> tuple[str, ...]:
+    """Files and folders of a project that are not visible, for its rewards (`verifies`) or for its
+    agent."""
+    return OF_OTHERS if verifies else (*OF_OTHERS, *OF_VERIFIERS)
+
+
+def host_files() -> list[tuple[str, str]]:
+    """Files of the host and their paths in the sandbox."""
+    return [(str(file), f"{CODE}/{file.name}") for file in HOST_FILES]
 
 
 def interpreter_folders(python: str) -> list[str]:

@@ -3,7 +3,7 @@ them and a table can show them without unpacking it."""
 
 import json
 from collections import Counter
-from itertools import takewhile
+from itertools import chain, takewhile
 from statistics import fmean
 from typing import Any, NamedTuple, NotRequired, cast
 
@@ -28,6 +28,10 @@ class SearchedMessage(TypedDict):
     tool_calls: list[dict[str, Any]]
 
 
+class SearchedConversation(TypedDict):
+    messages: list[SearchedMessage]
+
+
 class SearchedProblem(TypedDict):
     message: str
 
@@ -39,6 +43,7 @@ class SearchedRecord(TypedDict):
     scenario_id: str
     problem: SearchedProblem | None
     messages: list[SearchedMessage]
+    conversations: NotRequired[list[SearchedConversation]]
 
 
 class SearchText(NamedTuple):
@@ -59,7 +64,8 @@ def search_text(record: SearchedRecord) -> SearchText:
     prompt: list[str] = []
     answer: list[str] = []
     call: list[str] = []
-    for message in record["messages"]:
+    others = (one["messages"] for one in record.get("conversations", ()))
+    for message in chain(record["messages"], *others):
         role = message["role"]
         column = answer if role == "assistant" else call if role == "tool" else prompt
         if reasoning := message.get("reasoning"):

@@ -47,15 +47,14 @@ class Attempt(NamedTuple):
 
 
 def rows(groups: list[list[Trajectory]], algorithm: Algorithm) -> list[Row]:
-    """Return one row per branch (token sequence) with sampled tokens of each trajectory that
+    """Return one row per trained branch (token sequence) of each trajectory that
     `can_be_trained`, in the order of the groups."""
     return [
         Row(number, trajectory, branch)
         for number, group in enumerate(groups)
         for trajectory in group
         if can_be_trained(trajectory, algorithm)
-        for branch in trajectory.branches
-        if branch.spans
+        for branch in trajectory.trained_branches
     ]
 
 
@@ -145,15 +144,13 @@ def normaliser(groups: list[list[Trajectory]], train: TrainConfig) -> int:
     constant): number of trainable tokens, trajectories or sequences, or of sequences ×
     max_tokens."""
     algorithm = train.algorithm
-    taught = [
-        t for group in groups for t in group if can_be_trained(t, algorithm) and t.sampled_tokens
-    ]
+    taught = [t.trained_branches for group in groups for t in group if can_be_trained(t, algorithm)]
+    branches = [branch for of_trajectory in taught for branch in of_trajectory]
     if algorithm.average == "tokens":
-        return sum(t.sampled_tokens for t in taught)
+        return sum(branch.sampled for branch in branches)
     if algorithm.average == "trajectories":
-        return len(taught)
-    sequences = sum(bool(branch.spans) for t in taught for branch in t.branches)
-    return sequences * (train.max_tokens if algorithm.average == "constant" else 1)
+        return sum(1 for of_trajectory in taught if of_trajectory)
+    return len(branches) * (train.max_tokens if algorithm.average == "constant" else 1)
 
 
 def distance(scores: Sequence[Scores]) -> float:
@@ -312,5 +309,5 @@ def _weights(rows: list[Row], algorithm: Algorithm) -> list[float]:
     if algorithm.average == "sequences":
         return [1 / row.branch.sampled for row in rows]
     if algorithm.average == "trajectories":
-        return [1 / row.trajectory.sampled_tokens for row in rows]
+        return [1 / sum(b.sampled for b in row.trajectory.trained_branches) for row in rows]
     return [1.0] * len(rows)

@@ -78,11 +78,14 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Note:
-    """Line between messages: a shared prefix, a divergence or a new branch."""
+    """Line between messages: a shared prefix, a divergence, a new branch or another
+    conversation."""
 
     title: str
     facts: str = ""
     icon: str = "fold-vertical"
+    heading: bool = False
+    """Whether it begins a section that the outline lists."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from PySide6.QtGui import QPainter, QTextCharFormat, QTextLayout, QTextOption
 from studio.text import formatting
 from studio.theme.theme import theme
 from studio.widgets.painting import paint
-from studio.widgets.tables.reward_bar import paint_parts
 from studio.widgets.text.phrase import cursor_x
 from studio.widgets.transcript.items import (
     ImageRef,
@@ -26,6 +25,7 @@ from studio.widgets.transcript.items import (
     shown_part,
     tint_of,
 )
+from studio.widgets.transcript.lines import line_height, paint_line
 from studio.widgets.transcript.pictures import Pictures
 from studio.widgets.transcript.thumbnails import Spot, spots_of, with_images
 
@@ -122,7 +122,7 @@ def chars_at(shown: int, first: int) -> int:
 def estimate(item: Item, width: float) -> float:
     """Estimate the height in pixels of a row that was not laid out, at `width` pixels."""
     if isinstance(item, (Note, Outcome)):
-        return 44.0 if isinstance(item, Note) else 84.0
+        return line_height(item)
     count = sum(len(t.text) for t in item.tokens) or len(getattr(item, "text", ""))
     if isinstance(item, ToolCall):
         return 74.0 + 18.0 * min(RESULT_LINES, len(item.result) // 80 + 1)
@@ -139,7 +139,7 @@ def lay_out_row(item: Item, looks: Looks, shown_lines: int, reasoning: bool = Fa
     elif isinstance(item, ToolCall):
         _tool(row, item, looks, shown_lines)
     else:
-        row.height = 44.0 if isinstance(item, Note) else 84.0
+        row.height = line_height(item)
     return row
 
 
@@ -335,11 +335,8 @@ def paint_row(painter: QPainter, row: Row, looks: Looks, focused: bool) -> None:
     """Draw a row with its top left corner at the painter's origin; `focused` adds an accent
     edge."""
     item = row.item
-    if isinstance(item, Note):
-        _paint_note(painter, item, looks)
-        return
-    if isinstance(item, Outcome):
-        _paint_outcome(painter, item, looks)
+    if isinstance(item, (Note, Outcome)):
+        paint_line(painter, item, looks.indent, looks.width)
         return
     if isinstance(item, ToolCall) and row.frame is not None:
         _paint_tool_frame(painter, row, item, row.frame)
@@ -415,33 +412,3 @@ def _paint_tool_frame(painter: QPainter, row: Row, item: ToolCall, frame: QRectF
         inside = box.adjusted(7, 0, -5, 0)
         paint.text(painter, inside, words, "muted", "mono-small")
         x += width + 6
-
-
-def _paint_note(painter: QPainter, item: Note, looks: Looks) -> None:
-    paint.icon(painter, QPointF(0, 14), item.icon, "muted", 14)
-    line = QRectF(22, 10, looks.width - 22, 22)
-    used = paint.text(painter, line, item.title, "text", "label", 600)
-    paint.text(painter, line.adjusted(used + 8, 0, 0, 0), item.facts, "muted", "caption")
-
-
-def _paint_outcome(painter: QPainter, item: Outcome, looks: Looks) -> None:
-    left = looks.indent
-    painter.fillRect(QRectF(left, 12, looks.width - left, 1), theme().color("border"))
-    line = QRectF(left, 24, looks.width - left, 24)
-    used = paint.text(painter, line, item.title, "text", "body", 600)
-    used += 10 + paint.text(
-        painter, line.adjusted(used + 10, 0, 0, 0), item.facts, "muted", "label", 400
-    )
-    x = (
-        line.right()
-        - paint.text(painter, line, item.reward, "text", "title", 600, paint.RIGHT)
-        - 10
-    )
-    parts = [part for part in item.parts if part.value]
-    text = " + ".join(f"{formatting.number(p.value)} {p.name}" for p in parts)
-    text = f"{text} =".replace("+ \u2212", "\u2212 ") if parts else ""
-    room = QRectF(line.left() + used + 14, 24, max(0.0, x - line.left() - used - 14), 24)
-    if paint.text_width(text, "label") <= room.width():  # draw the sum only if it fits completely
-        paint.text(painter, room, text, "muted", "label", 400, paint.RIGHT)
-    if parts:
-        paint_parts(painter, QRectF(left, 58, looks.width - left, 6), parts)

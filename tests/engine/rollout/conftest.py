@@ -15,9 +15,12 @@ from starlette.applications import Starlette
 
 from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken, SampleRequest
+from engine.protocol.config.agent import ConversationsConfig
 from engine.protocol.config.project import ModelConfig
+from engine.rollout.conversations import Conversation
 from engine.rollout.gateway.gateway import Gateway
-from engine.rollout.gateway.sessions import Session
+from engine.rollout.gateway.sessions import ProviderRecording, Session
+from engine.rollout.recording import Recording
 from engine.rollout.rendering.chat import ChatFormat
 from tests.support.families import FAMILIES, make_family
 
@@ -135,3 +138,8 @@ def qwen(qwen_folder: Path) -> Iterator[GatewayHarness]:
         harness = GatewayHarness(chat, **settings)
         yield harness
         harness.close()
+
+
+def main_conversation(record: Recording | ProviderRecording) -> Conversation:
+    """Main conversation of a rollout, without rules."""
+    return record.conversations.named(ConversationsConfig())[0].conversation

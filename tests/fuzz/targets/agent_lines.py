@@ -12,7 +12,7 @@ from engine.protocol.problems import AtelierError, RolloutError
 from engine.protocol.records.conversations import IMAGE
 from engine.reward.reward_hacking import signs
 from engine.rollout.agents.processes import SentResult
-from engine.rollout.conversation import _normal
+from engine.rollout.conversations import canonical
 from engine.rollout.gateway import anthropic
 from engine.rollout.gateway.images import without_data
 from engine.rollout.gateway.messages import first_invalid_field
@@ -169,7 +169,7 @@ def _process_messages(asked: ChatRequest) -> None:
     """Process the messages like the engine does after parsing."""
     taken = asyncio.run(without_data(SESSION, asked.messages))
     for message in taken:
-        _normal(message)
+        canonical(message)
         json.dumps(for_template(message, FINDINGS), allow_nan=False)
     messages = [_message(replace_surrogates(message)) for message in taken]
     assert all(one.content.count(IMAGE) == len(one.images) for one in messages if one.images)

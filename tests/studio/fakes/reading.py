@@ -33,6 +33,7 @@ from tests.studio.fakes.projects import refusal
 from tests.studio.fakes.reasoned import with_closed_reasoning
 from tests.studio.fakes.review import queue_of
 from tests.studio.fakes.rows import matching
+from tests.studio.fakes.side_call import with_side_call
 from tests.studio.fakes.simulated_run import Made, whole
 
 
@@ -49,6 +50,8 @@ class FakeReading:
         self.images: dict[str, bytes] = {}
         """Images of all trajectories, as `made_images` gives them; empty for none."""
         self.images_asked: list[str] = []
+        self.side_calls = False
+        """Whether every trajectory has a second, ignored conversation."""
 
     def routes(self) -> list[tuple[str, Callable[..., Any], str]]:
         return [
@@ -121,6 +124,7 @@ class FakeReading:
 
     def _whole(self, row: TrajectorySummary) -> Trajectory:
         record = with_closed_reasoning(whole(row)) if self.reasons else whole(row)
+        record = with_side_call(record) if self.side_calls else record
         return with_images(record, list(self.images)) if self.images else record
 
     async def _image(self, request: Request) -> Response:

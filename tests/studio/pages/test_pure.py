@@ -19,7 +19,6 @@ from studio.pages.setup.form.method import deviations, numbers
 from studio.pages.setup.preflight.drawings import spread_of
 from studio.pages.setup.preflight.panel import advice
 from studio.pages.trajectories.reader.transcript_rows import (
-    completions,
     divergence_texts,
     items_of,
     outline_of,
@@ -135,7 +134,8 @@ def test_transcript_contains_tokens(simulation: Simulation) -> None:
     record = whole(simulation.made.trajectories[0])
     items = items_of(record)
     turns = [item for item in items if isinstance(item, Message) and item.role == "assistant"]
-    assert [len(turn.tokens) for turn in turns] == [len(tokens) for tokens in completions(record)]
+    sizes = [end - start for branch in record.branches for start, end in branch.turns]
+    assert [len(turn.tokens) for turn in turns] == sizes
     assert sum(len(turn.tokens) for turn in turns) == record.branches[0].sampled
     assert all(token.logprob is not None for turn in turns for token in turn.tokens)
     assert isinstance(items[-1], Outcome)
@@ -222,9 +222,8 @@ def test_reasoning_is_split_from_the_tokens_of_the_answer(simulation: Simulation
     record = with_reasoning(whole(simulation.made.trajectories[0]))
     items = items_of(record)
     turns = [item for item in items if isinstance(item, Message) and item.role == "assistant"]
-    assert [len(t.reasoning_tokens) + len(t.tokens) for t in turns] == [
-        len(tokens) for tokens in completions(record)
-    ]
+    sizes = [end - start for branch in record.branches for start, end in branch.turns]
+    assert [len(t.reasoning_tokens) + len(t.tokens) for t in turns] == sizes
     for turn in turns:
         thought = "".join(token.text for token in turn.reasoning_tokens)
         assert thought.startswith("<think>\n")

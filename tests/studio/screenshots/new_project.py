@@ -36,6 +36,7 @@ async def shoot(app: QApplication, folder: Path) -> None:
             await settle()
             await take(studio, folder, "describe-first-start")
             await _wizard(studio, engine, folder)
+            await _environment(studio, engine, folder)
             await _tools(studio, engine, folder)
             await _setup(studio, engine, folder)
     finally:
@@ -76,6 +77,24 @@ async def _wizard(studio: Any, engine: FakeEngine, folder: Path) -> None:
     await settle(0.2)
     await take(studio, folder, "describe-finish")
     sheet._begin_anew()
+    sheet.close_sheet()
+    await settle()
+
+
+async def _environment(studio: Any, engine: FakeEngine, folder: Path) -> None:
+    studio.actions.trigger("project.environment")
+    sheet = studio.describing.environment
+    await settle(0.6)
+    await take(studio, folder, "environment-empty")
+    sheet.name.line.setText("missing")
+    sheet._main.click()
+    await settle(0.6)
+    await take(studio, folder, "environment-wrong")
+    sheet.name.line.setText("sophistry-bench-sprint==0.1.6")
+    sheet._main.click()
+    await settle(0.6)
+    await take(studio, folder, "environment-packages")
+    sheet._forget()
     sheet.close_sheet()
     await settle()
 

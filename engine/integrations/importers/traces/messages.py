@@ -1,5 +1,5 @@
 """Messages of traces in the OpenAI format: GenAI parts, OpenInference messages, indexed attributes,
-Anthropic's content blocks, and the inputs and outputs of Langfuse.
+Anthropic's content blocks, items of the Responses API, and the inputs and outputs of Langfuse.
 
 Field names: OpenTelemetry GenAI semantic conventions, OpenInference semantic conventions, and the
 API references of Langfuse and OpenLLMetry. Values of the wrong shape raise one of `WRONG`.
@@ -9,7 +9,8 @@ import json
 from typing import Any, NamedTuple
 
 from engine.integrations.importers.chat_messages import message_of
-from engine.integrations.importers.traces.attributes import decoded, entries_of, nest
+from engine.integrations.importers.traces.attributes import decoded, entries_of, nest, value_at
+from engine.integrations.importers.traces.response_items import with_messages
 from engine.protocol.records.conversations import Message
 
 ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}
@@ -29,7 +30,8 @@ class Answer(NamedTuple):
 
 def messages_of(entries: Any) -> list[Message]:
     """Convert a list of messages; a message with results of several tools becomes several."""
-    found = [message for entry in entries_of(entries) for message in _split(entry)]
+    items = with_messages(entries_of(entries))
+    found = [message for entry in items for message in _split(entry)]
     return [message_of(one) for one in found]
 
 
@@ -48,6 +50,9 @@ def prompt_of_payload(value: Any) -> list[Message]:
     value = decoded(value)
     if isinstance(value, dict) and "role" in value:
         return messages_of([value])
+    if isinstance(value, dict) and value.get("instructions"):
+        before = [Message(role="system", content=text_of(value["instructions"]))]
+        return [*before, *prompt_of_payload({**value, "instructions": None})]
     if isinstance(value, dict):
         value = decoded(value.get("messages", value.get("prompt", value.get("input"))))
     if isinstance(value, str) and value:
@@ -56,8 +61,8 @@ def prompt_of_payload(value: Any) -> list[Message]:
 
 
 def answers_of_payload(value: Any) -> list[Answer]:
-    """Answers of an output: choices of a chat completion, a list of messages, one message, or text;
-    any other object is the JSON text of an answer."""
+    """Answers of an output: choices of a chat completion, a response of the Responses API,
+    messages, or text; any other object is the JSON text of an answer."""
     value = decoded(value)
     if value in (None, "", [], {}):
         return []
@@ -65,6 +70,12 @@ def answers_of_payload(value: Any) -> list[Answer]:
         reasons = [{"finish_reason": one.get("finish_reason")} for one in value["choices"]]
         pairs = zip(value["choices"], reasons, strict=True)
         return answers_of([{**one["message"], **reason} for one, reason in pairs])
+    if isinstance(value, dict) and isinstance(value.get("output"), list):
+        cut = value_at(value, "incomplete_details.reason") == "max_output_tokens"
+        items = with_messages(value["output"])
+        return answers_of([{**one, "finish_reason": "length" if cut else ""} for one in items])
+    if isinstance(value, list):
+        value = with_messages(value)
     if isinstance(value, list) and all(isinstance(one, dict) and "role" in one for one in value):
         return answers_of(value)
     if isinstance(value, dict) and ("role" in value or "tool_calls" in value):

@@ -66,8 +66,7 @@ class RunControl:
             elif planned.earlier and not scenarios:
                 return self._library.summary(planned.earlier[0])
             else:
-                if spec.config.agent.sandbox != "none":
-                    await asyncio.to_thread(require_sandbox)
+                await asyncio.to_thread(require_sandbox, spec.config.agent)
                 await packages_python(project, spec.config.agent)
                 folder = make_folder(project, spec, scenarios)
             self._credentials.lend_to_run(spec.id, request)

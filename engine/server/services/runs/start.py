@@ -130,8 +130,7 @@ async def _check_rollouts(project: Path, config: ProjectConfig) -> None:
     """Check scenarios, and the agent's sandbox and packages. Raises ConfigError, Refused."""
     check(config.train.curriculum, load_scenarios(project, config, "train"))
     load_scenarios(project, config, "validation")
-    if config.agent.sandbox != "none":
-        await asyncio.to_thread(require_sandbox)
+    await asyncio.to_thread(require_sandbox, config.agent)
     await packages_python(project, config.agent)
 
 

@@ -98,11 +98,13 @@ class Outline(QWidget):
         self._advantage.set_advantage(record.advantage)
         self._model.set_rows(headings)
         total = sum(len(branch.tokens) for branch in record.branches)
-        trained = sum(branch.sampled for branch in record.branches)
+        trained = sum(branch.sampled for branch in record.trained_branches)
         share = trained / total if total else None
+        conversations = len(record.conversations)
         self._trained.set_value(share, f"{trained:,} of {total:,}" if total else formatting.ABSENT)
         self._facts.set_values(
             [
+                *([("Conversations", str(conversations))] if conversations > 1 else []),
                 ("Branches", str(len(record.branches))),
                 ("Policy", f"after step {record.policy_version}"),
                 ("Seed", str(record.seed)),

@@ -48,16 +48,35 @@ class Span:
 def spans_of(record: Trajectory, items: Sequence[Item]) -> list[Span]:
     """Return the model and tool calls of a trajectory in order. `items`: its transcript rows.
 
-    If model calls and messages of the assistant do not match one to one (several choices, rewritten
-    history), spans have no row (-1) and tool calls are left out."""
-    calls = record.model_calls
-    turns = [message for message in record.messages if message.role == "assistant"]
-    rows = turn_rows(items)
-    if not calls:
-        calls = [ModelCall() for _ in turns]
+    If the model calls and the answers of a conversation do not match one to one (several choices,
+    rewritten history), its spans have no row (-1) and its tool calls are left out."""
+    calls, rows = record.model_calls, turn_rows(items)
+    found: list[Span] = []
+    names = [one.name for one in record.conversations] or ["main"]
+    for number, name in enumerate(names):
+        messages = record.conversations[number].messages if number else record.messages
+        count = sum(message.role == "assistant" for message in messages)
+        own = [call for call in calls if call.conversation == number]
+        spans = _spans(record, messages, own if calls else [ModelCall()] * count, rows[:count])
+        found += spans if number == 0 else [replace(s, words=f"{name}: {s.words}") for s in spans]
+        rows = rows[count:]
+    known = all(span.start_s is not None for span in found if span.kind != OF_TOOLS)
+    return sorted(found, key=_order) if known and len(names) > 1 else found
+
+
+def _order(span: Span) -> float:
+    """Start of a span; a tool call of unknown time goes last."""
+    return float("inf") if span.start_s is None else span.start_s
+
+
+def _spans(
+    record: Trajectory, messages: Sequence[Message], calls: Sequence[ModelCall], rows: Sequence[int]
+) -> list[Span]:
+    """Spans of one conversation, whose answers have the transcript rows `rows`."""
+    turns = [message for message in messages if message.role == "assistant"]
     if len(calls) != len(turns) or len(rows) != len(turns):
         return [_model_span(call, number, -1) for number, call in enumerate(calls, 1)]
-    results = {m.tool_call_id: m.content for m in record.messages if m.role == "tool"}
+    results = {m.tool_call_id: m.content for m in messages if m.role == "tool"}
     found = []
     for place, (call, turn, row) in enumerate(zip(calls, turns, rows, strict=True)):
         span = _model_span(call, place + 1, row)

@@ -77,15 +77,8 @@ def image_refs(messages: Sequence[ChatMessage]) -> list[list[ImageRef]]:
     ]
 
 
-def completions(trajectory: Trajectory) -> list[list[Token]]:
-    """Return the tokens of each model call, in order over all branches: the sampled ones, and those
-    that closed the reasoning."""
-    return [
-        tokens for branch in trajectory.branches for tokens in _turns(branch, trajectory.advantage)
-    ]
-
-
-def _turns(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
+def _turns(branch: Branch, advantage: float | None, trained: bool) -> Iterator[list[Token]]:
+    """Tokens of each model call: the sampled ones, and those that closed the reasoning."""
     logprobs = iter(branch.logprobs)
     forced = {place for start, end in branch.forced for place in range(start, end)}
     for start, end in branch.turns:
@@ -93,7 +86,7 @@ def _turns(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
         yield [
             Token(piece, trained=False, place=place, forced=True)
             if place in forced
-            else Token(piece, advantage, next(logprobs, None), place=place)
+            else Token(piece, advantage, next(logprobs, None), trained=trained, place=place)
             for place, piece in enumerate(pieces, start)
         ]
 
@@ -101,49 +94,90 @@ def _turns(branch: Branch, advantage: float | None) -> Iterator[list[Token]]:
 def items_of(
     trajectory: Trajectory, shared: bool = False, weights: Weights = EVEN, blind: bool = False
 ) -> list[Item]:
-    """Return the transcript rows of a trajectory. `weights`: reward part → weight.
+    """Return the transcript rows of a trajectory: its main conversation, then the others, each
+    behind a heading. `weights`: reward part → weight.
 
     `shared` omits the messages before the first turn; `blind` omits all rewards."""
-    sampled = completions(trajectory)
-    turns = [message for message in trajectory.messages if message.role == "assistant"]
-    aligned = len(sampled) == len(turns)
-    worth = [reward for branch in trajectory.branches for reward in branch.rewards]
-    images = image_refs(trajectory.messages)
-    results = {
-        message.tool_call_id: (message.content, refs)
-        for message, refs in zip(trajectory.messages, images, strict=True)
-        if message.role == "tool"
-    }
-    items: list[Item] = []
-    turn = 0
-    starts = _branch_starts(trajectory) if aligned else {}
-    for message, refs in zip(trajectory.messages, images, strict=True):
-        if message.role == "assistant":
-            turn += 1
-            if turn in starts:
-                items.append(starts[turn])
-            tokens = sampled[turn - 1] if aligned else []
-            last = turn == len(turns)
-            row = _turn(message, turn, last, tokens, trajectory.advantage, results)
-            own = worth_words(worth[turn - 1]) if len(worth) == len(turns) and not blind else ""
-            known = own if shared else ", ".join(filter(None, (row[0].facts, own)))
-            head = replace(row[0], facts=known, advantage=None if shared else row[0].advantage)
-            items += [head, *row[1:]]
-        elif message.role != "tool" and not (shared and turn == 0):
-            title = _role_title(message.role)
-            items.append(Message(message.role, message.content, title, images=refs))
-    if not aligned:
-        items += [_branch_note(branch) for branch in trajectory.branches[1:]]
+    items = _conversation_items(trajectory, 0, trajectory.messages, shared, blind)
+    for number, one in enumerate(trajectory.conversations[1:], 1):
+        items.append(conversation_heading(trajectory, number))
+        items += _conversation_items(trajectory, number, one.messages, False, blind)
     if blind:
         return items
     end = outcome(trajectory, weights)
     return [*items, replace(end, facts="") if shared else end]
 
 
-def _branch_starts(trajectory: Trajectory) -> dict[int, Note]:
-    """Notes of new branches by the turn (from 1) that each begins with."""
+def conversation_heading(trajectory: Trajectory, number: int) -> Note:
+    """Heading of the conversation with this index: "Conversation 2 of 3: title"."""
+    one, count = trajectory.conversations[number], len(trajectory.conversations)
+    facts = formatting.plural(one.answers, "response")
+    started = next(
+        (b.times[0][0] for b in trajectory.branches if b.conversation == number and b.times), None
+    )
+    if started is not None:
+        facts = f"{facts}, from {formatting.duration(started)} on"
+    if not one.trained:
+        facts = f"{facts}, not trained"
+    title = f"Conversation {number + 1} of {count}: {one.name}"
+    return Note(title, facts, "git-fork", heading=True)
+
+
+def _conversation_items(
+    trajectory: Trajectory, number: int, messages: Sequence[ChatMessage], shared: bool, blind: bool
+) -> list[Item]:
+    """Rows of the conversation with this index. Its turns follow those of the ones before."""
+    branches = [one for one in trajectory.branches if one.conversation == number]
+    before = sum(len(_answers(one)) for one in _messages_of(trajectory)[:number])
+    known = trajectory.conversations
+    trained = not known or known[number].trained
+    advantage = trajectory.advantage if trained else None
+    sampled = [tokens for branch in branches for tokens in _turns(branch, advantage, trained)]
+    turns = _answers(messages)
+    aligned = len(sampled) == len(turns)
+    worth = [reward for branch in branches for reward in branch.rewards]
+    images = image_refs(messages)
+    results = {
+        message.tool_call_id: (message.content, refs)
+        for message, refs in zip(messages, images, strict=True)
+        if message.role == "tool"
+    }
+    items: list[Item] = []
+    turn = 0
+    starts = _branch_starts(branches) if aligned else {}
+    for message, refs in zip(messages, images, strict=True):
+        if message.role == "assistant":
+            turn += 1
+            if turn in starts:
+                items.append(starts[turn])
+            tokens = sampled[turn - 1] if aligned else []
+            last = turn == len(turns)
+            row = _turn(message, before + turn, last, tokens, advantage, results)
+            own = worth_words(worth[turn - 1]) if len(worth) == len(turns) and not blind else ""
+            facts = own if shared else ", ".join(filter(None, (row[0].facts, own)))
+            head = replace(row[0], facts=facts, advantage=None if shared else row[0].advantage)
+            items += [head, *row[1:]]
+        elif message.role != "tool" and not (shared and turn == 0):
+            title = _role_title(message.role)
+            items.append(Message(message.role, message.content, title, images=refs))
+    if not aligned:
+        items += [_branch_note(branch) for branch in branches[1:]]
+    return items
+
+
+def _messages_of(trajectory: Trajectory) -> list[Sequence[ChatMessage]]:
+    """Messages of each conversation, the main one first."""
+    return [trajectory.messages, *(one.messages for one in trajectory.conversations[1:])]
+
+
+def _answers(messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+    return [message for message in messages if message.role == "assistant"]
+
+
+def _branch_starts(branches: Sequence[Branch]) -> dict[int, Note]:
+    """Notes of new branches by the turn of the conversation (from 1) that each begins with."""
     found, turn = {}, 1
-    for place, branch in enumerate(trajectory.branches):
+    for place, branch in enumerate(branches):
         if place and branch.spans:
             found[turn] = _branch_note(branch)
         turn += len(branch.turns)
@@ -261,6 +295,9 @@ def outline_of(items: Sequence[Item]) -> list[Heading]:
         elif isinstance(item, ToolCall):
             fact = "error" if item.state == "error" else ""
             headings.append(Heading(item.name, fact, row, item.icon, deep=True))
+        elif isinstance(item, Note) and item.heading:
+            fact = item.facts.rpartition(", ")[2] if "not trained" in item.facts else ""
+            headings.append(Heading(item.title.partition(": ")[2], fact, row, item.icon))
     return headings
 
 

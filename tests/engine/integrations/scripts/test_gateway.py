@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from engine.integrations.scripts.completions import KEPT_UPDATES, Completions
-from engine.integrations.scripts.gateway import SharedConversation
+from engine.integrations.scripts.gateway import SharedRecording
 from engine.integrations.scripts.trajectories import branches_of
 from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken
-from engine.rollout.conversation import Part
+from engine.rollout.recording import Part
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.syntaxes import Reply
 
@@ -34,7 +34,7 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
     chat: ChatFormat, tmp_path: Path
 ) -> None:
     store = Completions(tmp_path / "known.jsonl")
-    first = SharedConversation(chat, None, store, 0, 1.0, 1.0)
+    first = SharedRecording(chat, None, store, 0, 1.0, 1.0)
     sampled = sample(chat, "In the  garden")
     message = first.record(
         asyncio.run(first.prompt([USER], [], 2000)), [USER], [Part(sampled)],
@@ -42,7 +42,7 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
     )  # fmt: skip
 
     messages: list[dict[str, Any]] = [USER, message, {"role": "user", "content": "Sure?"}]
-    second = SharedConversation(chat, None, store, 0, 1.0, 1.0)
+    second = SharedRecording(chat, None, store, 0, 1.0, 1.0)
     prompt = asyncio.run(second.prompt(messages, [], 2000))
     assert prompt.parent is not None
     store.forget_before(KEPT_UPDATES + 1)  # training steps run during the sampling
@@ -64,7 +64,7 @@ def test_completion_is_whole_after_its_parent_is_forgotten(
 
 def test_grammar_of_a_completion_reaches_its_branch(chat: ChatFormat, tmp_path: Path) -> None:
     store = Completions(tmp_path / "known.jsonl")
-    conversation = SharedConversation(chat, None, store, 0, 1.0, 1.0)
+    conversation = SharedRecording(chat, None, store, 0, 1.0, 1.0)
     messages, completions = [USER], []
     for text, grammar in [("In the garden", None), ("yes", "{}")]:
         prompt = asyncio.run(conversation.prompt(messages, [], 2000))

@@ -9,7 +9,7 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import ConfigError, RolloutError
 from engine.rollout.agents import processes
 from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt

@@ -9,10 +9,10 @@ import pytest
 from engine.autorl.project_files import AGENTS
 from engine.environments import python_of
 from engine.environments.bootstrap import OF_AGENT
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import RolloutError
 from tests.agents import REQUIREMENTS
-from tests.engine.rollout.conftest import GatewayHarness
+from tests.engine.rollout.conftest import GatewayHarness, main_conversation
 from tests.engine.rollout.gateway.test_frameworks import run_agent, script_replies
 
 SERVER = REQUIREMENTS.parent / "library_server.py"
@@ -47,7 +47,7 @@ def call(tool: str, **arguments: object) -> str:
 
 
 def results(harness: GatewayHarness) -> list[str]:
-    messages = harness.session.conversation.messages
+    messages = main_conversation(harness.session.recording).messages
     return [message["content"] for message in messages if message["role"] == "tool"]
 
 
@@ -61,7 +61,7 @@ def test_tool_calls_reach_the_server_and_results_the_model(
     assert result.parts == {}
     assert result.metrics == {"tool_calls": 2, "wrong_calls": 0}
     assert results(harness) == ["Dune stands on shelf 7", "Dune is yours for 9 days"]
-    (branch,) = harness.session.conversation.branches()
+    (branch,) = harness.session.recording.branches()
     assert len(branch.spans) == 3
 
 
@@ -88,7 +88,7 @@ def test_only_the_selected_tools_are_offered(
     serve(project, python, tools=["find_book"])
     script_replies(harness, call("lend_book", title="Dune", days=1), "Done.")
     run_agent(harness, project, AgentConfig(python=python))
-    offered = harness.session.conversation.tools
+    offered = main_conversation(harness.session.recording).tools
     assert [tool["function"]["name"] for tool in offered] == ["find_book"]
     assert results(harness) == ["There is no tool lend_book."]
 

@@ -51,7 +51,7 @@ def messages(qwen: GatewayHarness) -> None:
 def limits(qwen: GatewayHarness) -> None:
     answer = qwen.message(max_tokens=4)
     assert (answer.content[0].text, answer.stop_reason) == ("In t", "max_tokens")
-    assert qwen.session.conversation.cut_by == "agent"
+    assert qwen.session.recording.cut_by == "agent"
 
 
 def stop_sequences(qwen: GatewayHarness) -> None:
@@ -116,10 +116,10 @@ def tools(qwen: GatewayHarness) -> None:
     counted = qwen.anthropic.messages.count_tokens(
         model="policy", tools=[FIND], messages=[*turns, {"role": "user", "content": [result]}]
     )
-    before = len(qwen.session.conversation.branches())
+    before = len(qwen.session.recording.branches())
     qwen.message(tools=[FIND], messages=[*turns, {"role": "user", "content": [result]}])
     assert counted.input_tokens == len(qwen.policy.asked[-1].tokens)
-    branches = qwen.session.conversation.branches()
+    branches = qwen.session.recording.branches()
     assert len(branches) == before
     assert len(branches[-1].spans) == 2
     assert branches[-1].tokens[: len(qwen.policy.asked[-1].tokens)] == qwen.policy.asked[-1].tokens
@@ -231,7 +231,7 @@ def test_invalid_request_is_an_error_in_the_form_of_the_api(
 def test_prompt_that_is_too_long_is_a_client_error(harness: GatewayHarness) -> None:
     with pytest.raises(anthropic.BadRequestError, match=r"model\.max_context is 400"):
         harness.message(messages=[{"role": "user", "content": "x" * 500}])
-    assert harness.session.conversation.cut_by == "context"
+    assert harness.session.recording.cut_by == "context"
 
 
 def test_same_call_by_each_api_has_the_same_prompt(qwen: GatewayHarness) -> None:
@@ -249,7 +249,7 @@ def test_branch_says_that_the_agent_left_out_the_reasoning(qwen: GatewayHarness)
     result = {"type": "tool_result", "tool_use_id": use.id, "content": "garden"}
     turns = [*ASK, {"role": "assistant", "content": [use]}, {"role": "user", "content": [result]}]
     qwen.message(tools=[FIND], messages=turns)
-    _, second = qwen.session.conversation.branches()
+    _, second = qwen.session.recording.branches()
     assert second.reason == "the agent left out the reasoning of an earlier answer"
 
 
@@ -275,6 +275,6 @@ def test_client_may_leave_in_the_middle_of_a_stream(qwen: GatewayHarness) -> Non
         next(iter(opened.text_stream))
     qwen.policy.says, qwen.policy.delay_s = SAYS, 0.0
     assert qwen.message().content[0].text == SAYS
-    (branch,) = qwen.session.conversation.branches()
+    (branch,) = qwen.session.recording.branches()
     assert branch.sampled == len(SAYS) + 1
     assert qwen.session.failure is None

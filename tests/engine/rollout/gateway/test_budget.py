@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.integrations.scripts.completions import Completions
-from engine.integrations.scripts.gateway import SharedConversation
+from engine.integrations.scripts.gateway import SharedRecording
 from engine.integrations.scripts.trajectories import branches_of
 from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import ModelError
@@ -36,7 +36,7 @@ def closing(budgeted: GatewayHarness) -> GatewayHarness:
 
 
 def branches(harness: GatewayHarness) -> list[Branch]:
-    return harness.session.conversation.branches()
+    return harness.session.recording.branches()
 
 
 def texts(harness: GatewayHarness, branch: Branch, ranges: list[tuple[int, int]]) -> list[str]:
@@ -66,8 +66,8 @@ def test_open_reasoning_is_closed_and_the_answer_follows(
     assert second.seed != first.seed
     assert second.max_tokens == first.max_tokens - 8 - FORCED
     assert second.stop_tokens == first.stop_tokens
-    assert closing.session.conversation.reasoning_closed == 1
-    assert not closing.session.conversation.truncated
+    assert closing.session.recording.reasoning_closed == 1
+    assert not closing.session.recording.truncated
 
 
 def test_reasoning_that_ends_in_time_is_not_changed(budgeted: GatewayHarness) -> None:
@@ -80,7 +80,7 @@ def test_reasoning_that_ends_in_time_is_not_changed(budgeted: GatewayHarness) ->
         branch = branches(budgeted)[-1]
         assert branch.forced == []
         assert texts(budgeted, branch, branch.spans) == [f"{says}<|im_end|>"]
-    assert budgeted.session.conversation.reasoning_closed == 0
+    assert budgeted.session.recording.reasoning_closed == 0
 
 
 def test_seeds_are_those_of_the_rollout(closing: GatewayHarness) -> None:
@@ -95,10 +95,10 @@ def test_seeds_are_those_of_the_rollout(closing: GatewayHarness) -> None:
 def test_limits_are_never_exceeded(closing: GatewayHarness) -> None:
     """Without room for an answer behind the closed reasoning, the limit comes first."""
     for limit, closed in ((40, True), (13, True), (12, False), (8, False), (3, False)):
-        before = closing.session.conversation.reasoning_closed
+        before = closing.session.recording.reasoning_closed
         answer = closing.ask(max_completion_tokens=limit)
         assert answer.usage.completion_tokens <= limit
-        assert closing.session.conversation.reasoning_closed - before == closed
+        assert closing.session.recording.reasoning_closed - before == closed
         whole = limit >= 8 + FORCED + len(ANSWER) + 1
         assert answer.choices[0].finish_reason == ("stop" if whole else "length")
 
@@ -159,7 +159,7 @@ def test_three_turns_continue_the_exact_tokens(qwen_folder: Path, keep: Any) -> 
             harness.ask(messages=[*messages, result, *ASK], tools=[TOOL])
             found = branches(harness)
             assert len(found) == (1 if keep == "always" else 2)
-            assert harness.session.conversation.places() == (
+            assert harness.session.recording.places() == (
                 [[0, 1, 2, 3]] if keep == "always" else [[0, 1, 2], [3]]
             )
         finally:
@@ -211,7 +211,7 @@ def test_budget_of_a_request_counts_without_one_of_the_run(qwen: GatewayHarness)
 def test_completion_of_a_script_keeps_its_parts(closing: GatewayHarness, tmp_path: Path) -> None:
     store = Completions(tmp_path / "known.jsonl")
     chat = closing.policy.chat
-    closing.session.conversation = SharedConversation(chat, None, store, 0, 1.0, 1.0)
+    closing.session.recording = SharedRecording(chat, None, store, 0, 1.0, 1.0)
     whole = closing.ask(logprobs=True, extra_body={"return_tokens_as_token_ids": True})
     logprobs = whole.choices[0].logprobs.content
     known = Completions(tmp_path / "known.jsonl").held

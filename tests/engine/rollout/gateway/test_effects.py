@@ -79,7 +79,7 @@ def stop(qwen: GatewayHarness) -> None:
             thoughts = (getattr(d, "reasoning_content", None) or "" for d in deltas)
             assert "".join(thoughts) == (reasoning or "")
             assert parts[-1].finish_reason == "stop"
-            branch = qwen.session.conversation.branches()[-1]
+            branch = qwen.session.recording.branches()[-1]
             assert qwen.policy.chat.decode(branch.tokens).endswith(" gar")
     qwen.policy.at_once, qwen.policy.says = 1, SAYS
 

@@ -9,10 +9,18 @@ from typing import Any
 import pytest
 
 from engine.policy.base import SampledToken, SampleRequest
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig, ConversationsConfig
 from engine.rollout.agents.processes import AgentPool, AgentResult, Attempt
-from tests.agents import COMMAND, FRAMEWORKS, agents_python, coding_agent_command, example
-from tests.engine.rollout.conftest import END, GatewayHarness
+from tests.agents import (
+    COMMAND,
+    FRAMEWORKS,
+    HARNESSES,
+    agents_python,
+    coding_agent_command,
+    example,
+    harness_python,
+)
+from tests.engine.rollout.conftest import END, GatewayHarness, main_conversation
 
 CALL = 'Let me look. <tool_call>{"name": "look_up", "arguments": {"name": "Ada"}}</tool_call>'
 ANSWER = "She is in the garden."
@@ -73,7 +81,7 @@ def test_tool_call_and_answer_form_one_sequence(
     script_replies(roomy, CALL, ANSWER)
     result = run_agent(roomy, tmp_path, AgentConfig(python=python))
     assert result.parts == {"rules": 1.0}, result.output
-    (branch,) = roomy.session.conversation.branches()
+    (branch,) = roomy.session.recording.branches()
     encode = roomy.policy.chat.encode
     completions = [branch.tokens[begin:end] for begin, end in branch.spans]
     assert completions == [[*encode(CALL), END], [*encode(ANSWER), END]]
@@ -83,10 +91,10 @@ def test_tool_call_and_answer_form_one_sequence(
         *completions[0],
     ]
     assert branch.tokens == [*second.tokens, *completions[1]]
-    roles = [message["role"] for message in roomy.session.conversation.messages]
+    roles = [message["role"] for message in main_conversation(roomy.session.recording).messages]
     assert roles == ["system", "user", "assistant", "tool", "assistant"]
-    assert roomy.session.conversation.messages[3]["content"] == "in the garden"
-    assert roomy.session.conversation.tools[0]["function"]["name"] == "look_up"
+    assert main_conversation(roomy.session.recording).messages[3]["content"] == "in the garden"
+    assert main_conversation(roomy.session.recording).tools[0]["function"]["name"] == "look_up"
 
 
 def test_agent_command_is_run_as_a_program(harness: GatewayHarness, tmp_path: Path) -> None:
@@ -94,7 +102,7 @@ def test_agent_command_is_run_as_a_program(harness: GatewayHarness, tmp_path: Pa
     script_replies(harness, ANSWER)
     result: Any = run_agent(harness, tmp_path, AgentConfig(command="sh agent.sh"))
     assert result.parts == {"rules": 1.0}, result.output
-    (branch,) = harness.session.conversation.branches()
+    (branch,) = harness.session.recording.branches()
     ((begin, end),) = branch.spans
     assert branch.tokens[begin:end] == [*harness.policy.chat.encode(ANSWER), END]
 
@@ -107,8 +115,34 @@ def test_coding_agent_runs_unmodified(qwen: GatewayHarness, tmp_path: Path, mode
     script_replies(qwen, FIRST, SECOND)
     result = run_agent(qwen, tmp_path, AgentConfig(command=coding_agent_command(model)))
     assert result.metrics == {"calls": 2.0, "submitted": 1.0}, result.output
-    (branch,) = qwen.session.conversation.branches()
+    (branch,) = qwen.session.recording.branches()
     chat = qwen.policy.chat
     sampled = [chat.decode(branch.tokens[begin:end]) for begin, end in branch.spans]
     assert sampled == [f"{FIRST}<|im_end|>", f"{SECOND}<|im_end|>"]
     assert '"returncode": 0,\n  "output": "5"' in qwen.prompt
+
+
+@pytest.mark.long
+def test_coding_agent_of_the_documentation_runs(qwen: GatewayHarness, tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(example("mini-SWE-agent", HARNESSES))
+    script_replies(qwen, FIRST.replace("printf 5 > it; cat it", "echo in the garden"), SECOND)
+    result = run_agent(qwen, tmp_path, AgentConfig(python=harness_python("mini_swe_agent")))
+    assert (result.parts, result.metrics) == ({"rules": 1.0}, {"calls": 2.0}), result.output
+
+
+@pytest.mark.long
+def test_code_agent_rewrites_its_answer_within_one_conversation(
+    qwen: GatewayHarness, tmp_path: Path
+) -> None:
+    qwen.session.max_context = 20_000
+    (tmp_path / "agent.py").write_text(example("smolagents", HARNESSES))
+    first = 'Thought: I look.\n<code>\nprint(look_up("Ada"))\n</code>'
+    last = 'Thought: I know.\n<code>\nfinal_answer("She is in the garden.")\n</code>'
+    script_replies(qwen, first, last)
+    result = run_agent(qwen, tmp_path, AgentConfig(python=harness_python("smolagents")))
+    assert result.parts == {"rules": 1.0}, result.output
+    record, chat = qwen.session.recording, qwen.policy.chat
+    sampled = [chat.decode(b.tokens[i:j]) for b in record.branches() for i, j in b.spans]
+    assert sampled == [first, last]
+    (only,) = record.conversations.named(ConversationsConfig())
+    assert only.conversation.answers == 2

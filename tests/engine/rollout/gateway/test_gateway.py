@@ -6,7 +6,7 @@ from typing import Any
 import openai
 import pytest
 
-from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness
+from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness, main_conversation
 
 
 def test_completion_has_usage_and_logprobs(harness: GatewayHarness) -> None:
@@ -17,48 +17,48 @@ def test_completion_has_usage_and_logprobs(harness: GatewayHarness) -> None:
     assert answer.usage.completion_tokens == len("In the garden.") + 1
     assert len(choice.logprobs.content) == answer.usage.completion_tokens
     assert len(choice.logprobs.content[0].top_logprobs) == 2
-    assert harness.session.conversation.branches()[0].sampled == answer.usage.completion_tokens
+    assert harness.session.recording.branches()[0].sampled == answer.usage.completion_tokens
 
 
 def test_control_tokens_are_trained_and_not_returned(harness: GatewayHarness) -> None:
     harness.policy.says = "down<|im_start|>"
     answer = harness.ask()
     assert answer.choices[0].message.content == "down"
-    assert harness.session.conversation.branches()[0].sampled == len("down") + 2
+    assert harness.session.recording.branches()[0].sampled == len("down") + 2
     harness.ask(messages=[*ASK, answer.choices[0].message.model_dump(), *ASK])
-    assert len(harness.session.conversation.branches()) == 1
+    assert len(harness.session.recording.branches()) == 1
 
 
 def test_max_completion_tokens_truncates_and_is_recorded(harness: GatewayHarness) -> None:
     answer = harness.ask(max_completion_tokens=4)
     assert answer.choices[0].message.content == "In t"
     assert answer.choices[0].finish_reason == "length"
-    assert harness.session.conversation.truncated
-    assert harness.session.conversation.cut_by == "agent"
+    assert harness.session.recording.truncated
+    assert harness.session.recording.cut_by == "agent"
 
 
 def test_truncation_records_max_tokens_or_context(harness: GatewayHarness) -> None:
     harness.session.max_tokens = 4
     assert harness.ask(max_completion_tokens=200).choices[0].finish_reason == "length"
-    assert harness.session.conversation.cut_by == "max_tokens"
-    (branch,) = harness.session.conversation.branches()
+    assert harness.session.recording.cut_by == "max_tokens"
+    (branch,) = harness.session.recording.branches()
     harness.session.max_tokens, harness.session.max_context = 200, branch.spans[0][0] + 3
     assert harness.ask().choices[0].finish_reason == "length"
-    assert harness.session.conversation.cut_by == "context"
+    assert harness.session.recording.cut_by == "context"
 
 
 def test_stop_strings_truncate_the_text_and_end_sampling(harness: GatewayHarness) -> None:
     answer = harness.ask(stop=[" gard", "zzz"])
     assert answer.choices[0].message.content == "In the"
     assert answer.choices[0].finish_reason == "stop"
-    assert harness.session.conversation.branches()[0].sampled == len("In the gard")
+    assert harness.session.recording.branches()[0].sampled == len("In the gard")
 
 
 def test_n_choices_are_branches_with_their_own_seeds(harness: GatewayHarness) -> None:
     answer = harness.ask(n=3)
     assert [choice.index for choice in answer.choices] == [0, 1, 2]
     assert len({request.seed for request in harness.policy.asked}) == 3
-    assert [branch.choice for branch in harness.session.conversation.branches()] == [0, 1, 2]
+    assert [branch.choice for branch in harness.session.recording.branches()] == [0, 1, 2]
 
 
 def test_streaming_gives_the_same_text(harness: GatewayHarness) -> None:
@@ -85,9 +85,9 @@ def test_tool_call_and_result_stay_one_branch(harness: GatewayHarness) -> None:
     result = {"role": "tool", "tool_call_id": call.id, "content": "garden"}
     harness.policy.says = "In the garden."
     harness.ask(tools=[TOOL], messages=[*ASK, first.message.model_dump(), result])
-    (branch,) = harness.session.conversation.branches()
+    (branch,) = harness.session.recording.branches()
     assert len(branch.spans) == 2
-    assert harness.session.conversation.messages[-1]["content"] == "In the garden."
+    assert main_conversation(harness.session.recording).messages[-1]["content"] == "In the garden."
 
 
 def test_streamed_tool_call_is_complete(harness: GatewayHarness) -> None:

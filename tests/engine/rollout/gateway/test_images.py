@@ -24,7 +24,7 @@ from engine.rollout.images import RunImages
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rollout import _message
 from engine.storage.run_folder.images import ImageStore
-from tests.engine.rollout.conftest import GatewayHarness
+from tests.engine.rollout.conftest import GatewayHarness, main_conversation
 from tests.support.families import FAMILIES, make_family
 
 ROOM = {"free": True, "max_tokens": 1_000, "max_context": 3_000, "max_turns": 100}
@@ -96,7 +96,7 @@ def test_image_is_stored_once_and_given_to_the_policy(sees: GatewayHarness, tmp_
     sees.ask(messages=[*ask(first), message, *ask(second, first)])
     later = sees.policy.asked[-1]
     assert [one.id for one in later.images] == [name(first), name(second), name(first)]
-    (branch,) = sees.session.conversation.branches()
+    (branch,) = sees.session.recording.branches()
     assert [(one.start, one.count, one.id) for one in branch.images] == [
         (one.start, one.count, one.id) for one in later.images
     ]
@@ -104,10 +104,10 @@ def test_image_is_stored_once_and_given_to_the_policy(sees: GatewayHarness, tmp_
     assert branch.pieces.count("<|image_pad|>") == 3
     files = sorted(file.name for file in (tmp_path / "images").glob("*.png"))
     assert files == sorted([f"{name(first)}.png", f"{name(second)}.png"])
-    messages = [_message(one) for one in sees.session.conversation.messages]
+    messages = [_message(one) for one in main_conversation(sees.session.recording).messages]
     assert messages[0].content == f"{IMAGE}What is this?"
     assert messages[2].images == [name(second), name(first)]
-    assert "base64" not in str(sees.session.conversation.messages)
+    assert "base64" not in str(main_conversation(sees.session.recording).messages)
 
 
 def test_dialects_agree(sees: GatewayHarness) -> None:
@@ -136,7 +136,7 @@ def test_response_is_continued_without_sending_the_image_again(sees: GatewayHarn
     sees.respond(input="And now?", previous_response_id=first.id)
     (image,) = sees.policy.asked[-1].images
     assert image.id == name(data)
-    assert len(sees.session.conversation.branches()) == 1
+    assert len(sees.session.recording.branches()) == 1
 
 
 def test_images_in_tool_results(sees: GatewayHarness) -> None:
@@ -289,7 +289,7 @@ def test_inputs_are_made_again_when_they_are_gone(sees: GatewayHarness, tmp_path
     (image,) = sees.policy.asked[-1].images
     assert Path(image.file).read_bytes() == before
     Path(image.file).unlink()
-    branch = sees.session.conversation.branches()[-1]
+    branch = sees.session.recording.branches()[-1]
     assert sees.session.images is not None
     assert asyncio.run(sees.session.images.inputs(branch)) == [image]
     assert Path(image.file).read_bytes() == before

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from engine.protocol.problems import Problem
 from engine.rollout.gateway.sessions import RemoteSession
-from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness
+from tests.engine.rollout.conftest import ASK, TOOL, GatewayHarness, main_conversation
 from tests.engine.rollout.gateway.test_sessions import ScriptedProvider
 
 CALL = '<tool_call>{"name": "find", "arguments": {"who": "Ada"}}</tool_call>'
@@ -24,14 +24,14 @@ def ask(harness: GatewayHarness, **options: Any) -> Any:
 
 
 def sampled_counts(harness: GatewayHarness) -> list[int]:
-    return [branch.sampled for branch in harness.session.conversation.branches()]
+    return [branch.sampled for branch in harness.session.recording.branches()]
 
 
 def test_response_contains_the_sampled_text(harness: GatewayHarness) -> None:
     answer = ask(harness, instructions="Be short.")
     assert answer.output_text == "In the garden."
     assert (answer.status, answer.usage.output_tokens) == ("completed", len("In the garden.") + 1)
-    messages = harness.session.conversation.messages
+    messages = main_conversation(harness.session.recording).messages
     assert [m["role"] for m in messages] == ["system", "user", "assistant"]
     assert sampled_counts(harness) == [len("In the garden.") + 1]
 
@@ -61,8 +61,8 @@ def test_turns_with_tool_calls_stay_one_branch(harness: GatewayHarness, by_id: b
         history += [item.model_dump(exclude_none=True) for item in first.output]
         second = ask(harness, input=[*history, tool_output], tools=[FIND])
     assert second.output_text == "In the garden."
-    assert len(harness.session.conversation.branches()) == 1
-    assert len(harness.session.conversation.branches()[0].spans) == 2
+    assert len(harness.session.recording.branches()) == 1
+    assert len(harness.session.recording.branches()[0].spans) == 2
 
 
 def test_stream_ends_with_the_same_response(harness: GatewayHarness) -> None:
@@ -165,7 +165,7 @@ def test_reasoning_is_an_item_that_is_sent_back(qwen: GatewayHarness, streams: b
     ask(qwen, previous_response_id=first.id, input=[output], tools=[FIND])
     _, by_items, by_id = qwen.policy.asked
     assert by_items.tokens == by_id.tokens
-    first_branch, second = qwen.session.conversation.branches()
+    first_branch, second = qwen.session.recording.branches()
     assert len(first_branch.spans) == 2
     assert by_id.tokens == second.tokens[: len(by_id.tokens)]
 
@@ -193,7 +193,7 @@ def test_streamed_events_carry_the_final_items(qwen: GatewayHarness) -> None:
 def test_stream_can_be_continued_by_its_id(qwen: GatewayHarness) -> None:
     events = list(ask(qwen, stream=True))
     ask(qwen, previous_response_id=events[-1].response.id, input="And now?")
-    assert len(qwen.session.conversation.branches()) == 1
+    assert len(qwen.session.recording.branches()) == 1
 
 
 def test_answer_in_a_schema_is_parsed_by_the_client(qwen: GatewayHarness) -> None:

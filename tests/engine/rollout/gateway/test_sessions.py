@@ -12,6 +12,7 @@ from engine.rollout.gateway.completions import Tokens, completion_chunks
 from engine.rollout.gateway.requests import ChatRequest, with_system
 from engine.rollout.gateway.sampling import begin
 from engine.rollout.gateway.sessions import NoProviderAnswer, ProviderAnswer, RemoteSession
+from tests.engine.rollout.conftest import main_conversation
 
 USER = {"role": "user", "content": "Hello"}
 CALL = {"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -63,14 +64,22 @@ def test_agent_request_is_forwarded_with_known_fields_only() -> None:
         "t1", "1.0",
         {"messages": [USER], "max_tokens": 64, "tools": tools, "tool_choice": "auto", "seed": 3},
     )  # fmt: skip
-    longer = [USER, session.conversation.messages[-1], {"role": "tool", "content": "7"}]
+    longer = [
+        USER,
+        main_conversation(session.recording).messages[-1],
+        {"role": "tool", "content": "7"},
+    ]
     ask(session, messages=longer, temperature=0.0, stop="END", max_completion_tokens=7)
     assert provider.asked[1][2] == {
         "messages": longer, "max_tokens": 7, "temperature": 0.0, "stop": "END",
     }  # fmt: skip
-    conversation = session.conversation
-    assert conversation.messages[-1]["content"] == "Done."
-    assert (len(conversation.turns), conversation.tools, conversation.branches()) == (2, tools, [])
+    conversation = session.recording
+    assert main_conversation(conversation).messages[-1]["content"] == "Done."
+    assert (
+        len(conversation.turns),
+        main_conversation(conversation).tools,
+        conversation.branches(),
+    ) == (2, tools, [])
     first, second = conversation.calls
     assert 0 <= first.start_s <= first.end_s <= second.start_s <= second.end_s
     assert first.prompt_tokens == conversation.turns[0].prompt_tokens

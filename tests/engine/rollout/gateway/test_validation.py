@@ -133,7 +133,7 @@ def test_text_like_a_placeholder_is_kept_as_text(harness: GatewayHarness) -> Non
     harness.ask(
         messages=[{"role": "user", "content": "Where is Ada?"}, first.model_dump(), lookalike]
     )
-    (branch,) = harness.session.conversation.branches()
+    (branch,) = harness.session.recording.branches()
     text = harness.policy.chat.decode(branch.tokens)
     assert text.count("In the garden.") == 3 - 1
     assert "\u2402turn0\u2403" in text

@@ -12,11 +12,11 @@ from PIL import Image
 
 from engine.policy.base import SampledToken
 from engine.protocol.problems import RolloutError
-from engine.rollout.conversation import Conversation, Part
 from engine.rollout.gateway.answers import AnswerStream, Decoder, Delta
 from engine.rollout.gateway.requests import ChatRequest
 from engine.rollout.gateway.structures import structure_of
 from engine.rollout.images import RunImages
+from engine.rollout.recording import Part, Recording
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.probes import PROPERTIES
 from engine.rollout.rendering.syntaxes import Reply
@@ -87,7 +87,7 @@ def parsed(
 
 def record(
     chat: ChatFormat,
-    conversation: Conversation,
+    recording: Recording,
     messages: list[dict[str, Any]],
     tokens: list[int],
     tools: list[Any],
@@ -95,10 +95,10 @@ def record(
     """Record one turn in which the policy samples `tokens`; returns the assistant message."""
 
     async def turn() -> dict[str, Any]:
-        prompt = await conversation.prompt(messages, tools, 100_000)
+        prompt = await recording.prompt(messages, tools, 100_000)
         reply = await chat.parse(tokens, prompt.tokens, tools)
         sampled = [SampledToken(token, -0.5, []) for token in tokens]
-        return conversation.record(prompt, messages, [Part(sampled)], reply)
+        return recording.record(prompt, messages, [Part(sampled)], reply)
 
     return asyncio.run(turn())
 
@@ -186,13 +186,13 @@ def results_extend_the_sampled_tokens(chat: ChatFormat, title: str) -> str:
     usual = chat.decode(sampled_answer(chat, answer, [TOOL]))
     unusual = usual.replace('": ', '":  ').replace(">\n3", ">3").replace(":3", ": 3")
     for text in dict.fromkeys((usual, unusual)):
-        conversation = Conversation(chat)
-        message = record(chat, conversation, [USER], chat.encode(text), [TOOL])
+        recording = Recording(chat)
+        message = record(chat, recording, [USER], chat.encode(text), [TOOL])
         (made,) = message["tool_calls"]
         result = {"role": "tool", "tool_call_id": made["id"], "name": "get_weather"}
         messages = [USER, message, {**result, "content": "Sunny"}]
-        prompt = asyncio.run(conversation.prompt(messages, [TOOL], 100_000))
-        (branch,) = conversation.branches()
+        prompt = asyncio.run(recording.prompt(messages, [TOOL], 100_000))
+        (branch,) = recording.branches()
         if title in PROMPTED:
             assert prompt.parent is None
             return f"new branch: {prompt.reason}"
@@ -209,10 +209,10 @@ def user_message_extends_or_says_why_not(chat: ChatFormat, title: str) -> str:
     answer = {"role": "assistant", "content": "Sunny."}
     if title in REASONING:
         answer["reasoning_content"] = "I look outside."
-    conversation = Conversation(chat)
-    message = record(chat, conversation, [USER], sampled_answer(chat, answer, []), [])
+    recording = Recording(chat)
+    message = record(chat, recording, [USER], sampled_answer(chat, answer, []), [])
     more = {"role": "user", "content": "And tomorrow?"}
-    prompt = asyncio.run(conversation.prompt([USER, message, more], [], 100_000))
+    prompt = asyncio.run(recording.prompt([USER, message, more], [], 100_000))
     if prompt.parent is not None:
         return "yes"
     assert "template" in prompt.reason
@@ -224,14 +224,14 @@ def cut_answer_is_closed(chat: ChatFormat, title: str) -> str:
     """Without a sampled stop token, the next prompt adds the template's own."""
     tokens = sampled_answer(chat, {"role": "assistant", "content": "Sunny until noon."}, [])
     tokens = tokens[:-1] if tokens[-1] in chat.stops else tokens
-    conversation = Conversation(chat)
-    message = record(chat, conversation, [USER], tokens, [])
+    recording = Recording(chat)
+    message = record(chat, recording, [USER], tokens, [])
     more = {"role": "user", "content": "And then?"}
-    prompt = asyncio.run(conversation.prompt([USER, message, more], [], 100_000))
+    prompt = asyncio.run(recording.prompt([USER, message, more], [], 100_000))
     if prompt.parent is None:
         assert "template" in prompt.reason
         return f"new branch: {prompt.reason}"
-    rest = prompt.tokens[len(conversation.branches()[0].tokens) :]
+    rest = prompt.tokens[len(recording.branches()[0].tokens) :]
     assert chat.encode(chat.render([USER, message, more], []))[-len(rest) :] == rest
     return "yes"
 
@@ -356,16 +356,16 @@ def images_are_read(chat: ChatFormat, title: str) -> str:
         small, wide = [await images.add(picture(*size)) for size in ((64, 64), (128, 32))]
         parts = [{"type": "image", "id": small}, {"type": "text", "text": "What is this?"}]
         ask = {"role": "user", "content": parts}
-        conversation = Conversation(chat, images)
-        prompt = await conversation.prompt([ask], [], 100_000)
+        recording = Recording(chat, images)
+        prompt = await recording.prompt([ask], [], 100_000)
         text = "<|vision_start|>" + "<|image_pad|>" * 4 + "<|vision_end|>What is this?"
         assert text in chat.decode(prompt.tokens)
         tokens = [*chat.encode("A square."), chat.stops[0]]
         sampled = [SampledToken(token, -0.5, []) for token in tokens]
         reply = await chat.parse(tokens, prompt.tokens, [])
-        message = conversation.record(prompt, [ask], [Part(sampled)], reply)
+        message = recording.record(prompt, [ask], [Part(sampled)], reply)
         more = {"role": "user", "content": [{"type": "image", "id": wide}, parts[1], parts[0]]}
-        after = await conversation.prompt([ask, message, more], [], 100_000)
+        after = await recording.prompt([ask, message, more], [], 100_000)
         counts = [(image.id, image.count) for image in after.images]
         assert counts == [(small, 4), (wide, 4), (small, 4)]
         assert chat.vision is not None
@@ -374,12 +374,12 @@ def images_are_read(chat: ChatFormat, title: str) -> str:
             assert inside == [chat.vision.token] * image.count
         assert after.tokens.count(chat.vision.token) == 12
         if after.parent is not None:
-            (branch,) = conversation.branches()
+            (branch,) = recording.branches()
             assert after.tokens[: len(branch.tokens)] == branch.tokens
             assert branch.pieces.count("<|image_pad|>") == 1
             assert len(branch.pieces) == len(branch.tokens)
         with pytest.raises(RolloutError, match="stands for an image"):
-            await conversation.prompt([{"role": "user", "content": "<|image_pad|>"}], [], 100_000)
+            await recording.prompt([{"role": "user", "content": "<|image_pad|>"}], [], 100_000)
 
     asyncio.run(talk())
     return "yes" if chat.findings.tool_images else "yes, but not in tool results"

@@ -6,20 +6,20 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import ConfigError, RolloutError
 from engine.rollout.agents.processes import AgentResult, Attempt
 from engine.rollout.sandbox.machine import sandbox_check
 from engine.rollout.sandbox.pool import agent_pool
+from tests.engine.rollout.sandbox.conftest import Gateway
+from tests.support.container_image import needs_podman, python_image
 from tests.support.namespaces import needs_namespaces
 
 pytestmark = [pytest.mark.timeout(120), needs_namespaces]
@@ -171,6 +171,8 @@ def fetches(scenario, model):
             answers.append(answer.decode())
     return told(answers)
 '''
+SANDBOX: dict[str, Any] = {}
+"""Settings of the sandbox of the current test."""
 REWARDS = """
 import os
 
@@ -186,39 +188,6 @@ def sees_scenarios(scenario, result):
 """
 
 
-class Gateway(http.server.BaseHTTPRequestHandler):
-    """Server in place of the gateway: /hold answers after /go, and /wait once /hold was asked."""
-
-    held, go = threading.Event(), threading.Event()
-
-    def do_GET(self) -> None:
-        match self.path.rpartition("/")[2]:
-            case "hold":
-                self.held.set()
-                assert self.go.wait(30)
-            case "wait":
-                assert self.held.wait(30)
-            case "go":
-                self.go.set()
-        self.send_response(200)
-        self.end_headers()
-        self.wfile.write(b"hello from " + self.path.encode())
-
-    def log_message(self, *arguments: Any) -> None:
-        pass
-
-
-@pytest.fixture
-def port() -> Iterator[int]:
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Gateway)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server.server_port
-    server.shutdown()
-    server.server_close()
-    thread.join()
-
-
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     folder = tmp_path / "project"
@@ -230,13 +199,26 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(
+    params=["process", pytest.param("container", marks=[pytest.mark.long, needs_podman])],
+    autouse=True,
+)
+def kind(request: pytest.FixtureRequest) -> str:
+    """Kind of the sandbox, which `play` uses."""
+    SANDBOX.clear()
+    SANDBOX["sandbox"] = request.param
+    if request.param == "container":
+        SANDBOX["image"] = python_image()
+    return str(request.param)
+
+
 def play(
     project: Path, port: int, *scenarios: dict[str, Any], **settings: Any
 ) -> list[AgentResult | RolloutError]:
     """Results of these rollouts, run at once in one pool; nothing is left afterwards."""
 
     async def run() -> list[AgentResult | RolloutError]:
-        pool = agent_pool(project, AgentConfig(sandbox="process", **settings), project / "runs/log")
+        pool = agent_pool(project, AgentConfig(**SANDBOX, **settings), project / "runs/log")
         await pool.start()
         try:
             address = f"http://127.0.0.1:{port}/v1"
@@ -329,7 +311,7 @@ def test_connections_of_a_rollout_are_limited(project: Path, port: int) -> None:
 @pytest.mark.parametrize(
     ("attack", "settings", "expected"),
     [
-        ("forks", {}, "sandbox.processes"),
+        ("forks", {"memory_mb": 32_000}, "sandbox.processes"),
         ("allocates", {"memory_mb": 128}, "sandbox.memory"),
         ("spins", {"cpu_s": 0.5}, "sandbox.cpu"),
         ("stops_itself", {"timeout_s": 2}, "agent.timeout"),
@@ -373,7 +355,7 @@ def test_agent_cannot_escape(project: Path, port: int) -> None:
 def test_rewards_are_computed_outside(project: Path, port: int) -> None:
     (project / "scoring").mkdir()
     (project / "scoring" / "hidden.py").write_text(REWARDS)
-    (project / "rewards.py").symlink_to(project / "scoring" / "hidden.py")
+    (project / "rewards.py").symlink_to("scoring/hidden.py")
     tampered, right, linked = play(
         project,
         port,
@@ -414,7 +396,7 @@ def test_command_runs_in_the_sandbox(project: Path, port: int) -> None:
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.rollout.agents.processes import Attempt
 from engine.rollout.sandbox.pool import agent_pool
 

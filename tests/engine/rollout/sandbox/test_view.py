@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.protocol.config.project import AgentConfig
+from engine.protocol.config.agent import AgentConfig
 from engine.rollout.sandbox.view import view_of, without_nested
 
 

@@ -8,7 +8,7 @@ import pytest
 from engine.policy.base import ImageInput, Scores, TrainItem
 from engine.protocol.config.algorithm import Algorithm, AnchorCredit
 from engine.protocol.config.project import TrainConfig
-from engine.protocol.records.conversations import Branch
+from engine.protocol.records.conversations import AgentConversation, Branch
 from engine.protocol.records.runs import Trajectory
 from engine.training.step.batch import (
     anchors,
@@ -325,3 +325,24 @@ def test_images_of_a_row_are_in_its_items() -> None:
     (item,) = train_items(found, Algorithm())
     assert item is not None
     assert item.images == [image]
+
+
+@pytest.mark.parametrize(("average", "divisor"), [("tokens", 2), ("trajectories", 1)])
+def test_ignored_conversations_are_not_trained(average: Any, divisor: int) -> None:
+    side = branch([(2, 7)]).model_copy(update={"conversation": 1})
+    known = [
+        AgentConversation(name="main", answers=1),
+        AgentConversation(name="title", answers=1, trained=False),
+    ]
+    group = [trajectory(0, 1.0, 0.5, branch([(2, 4)]), side, conversations=known)]
+    algorithm = Algorithm(average=average)
+    (row,) = rows([group], algorithm)
+    assert row.branch.conversation == 0
+    assert normaliser([group], TrainConfig(algorithm=algorithm)) == divisor
+    (item,) = train_items([row], algorithm)
+    assert item
+    assert item.weight == (0.5 if average == "trajectories" else 1.0)
+    only_side = [known[0].model_copy(update={"trained": False}), known[1]]
+    untrained = trajectory(0, 1.0, 0.5, branch([(2, 4)]), side, conversations=only_side)
+    assert rows([[untrained]], algorithm) == []
+    assert normaliser([[untrained]], TrainConfig(algorithm=algorithm)) == 0

@@ -182,6 +182,22 @@ def langfuse_calls() -> list[dict[str, Any]]:
     ]
 
 
+def responses_calls() -> list[dict[str, Any]]:
+    """Observations with requests and responses of the Responses API."""
+    asked = {"type": "message", "role": "user", "content": QUESTION["content"]}
+    call = {"type": "function_call", "call_id": "c1", "name": "weather",
+            "arguments": '{"city": "Paris"}'}  # fmt: skip
+    result = {"type": "function_call_output", "call_id": "c1", "output": RESULT["content"]}
+    thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "I look."}]}
+    text = [{"type": "output_text", "text": FINAL["content"]}]
+    final = {"type": "message", "role": "assistant", "content": text}
+    given = {"instructions": SYSTEM["content"], "tools": [{"type": "function", **TOOL}]}
+    return [
+        observation(1, {**given, "input": [asked]}, {"output": [thought, call]}),
+        observation(2, {**given, "input": [asked, thought, call, result]}, {"output": [final]}),
+    ]
+
+
 def nested(flat: dict[str, Any]) -> dict[str, Any]:
     """Attributes as Phoenix stores them: nested, with lists."""
     tree: dict[str, Any] = {}
@@ -234,6 +250,7 @@ FORMATS: dict[str, list[Any]] = {
     ],
     "phoenix table": [table_row(one) for one in PHOENIX],
     "langfuse": langfuse_calls()[::-1],
+    "responses": responses_calls(),
     "langfuse page": [{"data": langfuse_calls(), "meta": {}}],
     "langfuse trace": [{**TRACE, "observations": langfuse_calls()}],
     "langfuse storage": SNAKE,

@@ -25,6 +25,7 @@ from tests.engine.integrations.importers.traces.files import (
     otlp,
     otlp_span,
     phoenix_span,
+    responses_calls,
     write_lines,
 )
 
@@ -215,3 +216,12 @@ def test_roles_of_langchain_and_blocks_of_anthropic_are_read(tmp_path: Path) -> 
 
 def text(words: str) -> dict[str, str]:
     return {"type": "text", "text": words}
+
+
+def test_reasoning_and_limit_of_a_response_are_kept(tmp_path: Path) -> None:
+    first, second = responses_calls()
+    cut = {**second["output"], "incomplete_details": {"reason": "max_output_tokens"}}
+    file = write_lines(tmp_path / "a.jsonl", first, {**second, "output": cut})
+    ((one,),) = read(file)
+    assert one.messages[2].reasoning == "I look."
+    assert one.truncated

@@ -9,7 +9,7 @@ import pytest
 
 from engine.models.file_checks import check_folder
 from engine.policy.base import SampledToken
-from engine.rollout.conversation import Conversation, Part, Prompt
+from engine.rollout.recording import Part, Prompt, Recording
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.rendering.syntaxes import Reply
 
@@ -25,15 +25,13 @@ def chat(tiny_model: Path) -> Iterator[ChatFormat]:
 
 
 def prompt_of(
-    conversation: Conversation,
-    messages: list[dict[str, Any]],
-    tools: list[dict[str, Any]] | None = None,
+    recording: Recording, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None
 ) -> Prompt:
-    return asyncio.run(conversation.prompt(messages, tools or [], most_tokens=2000))
+    return asyncio.run(recording.prompt(messages, tools or [], most_tokens=2000))
 
 
 def answer(
-    conversation: Conversation,
+    recording: Recording,
     chat: ChatFormat,
     messages: list[dict[str, Any]],
     text: str,
@@ -41,19 +39,19 @@ def answer(
     tools: list[dict[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Record one turn in which the policy samples `text`, one token per byte."""
-    prompt = prompt_of(conversation, messages, tools)
+    prompt = prompt_of(recording, messages, tools)
     tokens = chat.encode(text) + ([END] if ended else [])
     sampled = [SampledToken(token, -0.5, []) for token in tokens]
     reply = asyncio.run(chat.parse([token.token for token in sampled], prompt.tokens, tools or []))
-    return conversation.record(prompt, messages, [Part(sampled)], reply)
+    return recording.record(prompt, messages, [Part(sampled)], reply)
 
 
 def test_turns_that_extend_stay_one_branch(chat: ChatFormat) -> None:
-    conversation = Conversation(chat)
-    first = answer(conversation, chat, [USER], "In the  garden")
+    recording = Recording(chat)
+    first = answer(recording, chat, [USER], "In the  garden")
     extended = [USER, first, {"role": "user", "content": "Sure?"}]
-    answer(conversation, chat, extended, "Yes")
-    (branch,) = conversation.branches()
+    answer(recording, chat, extended, "Yes")
+    (branch,) = recording.branches()
     assert [chat.decode(branch.tokens[a:b]) for a, b in branch.spans] == [
         "In the  garden<|im_end|>",
         "Yes<|im_end|>",
@@ -68,15 +66,15 @@ def test_turns_that_extend_stay_one_branch(chat: ChatFormat) -> None:
 
 def test_sampled_ids_are_never_tokenized_again(chat: ChatFormat) -> None:
     """Token ids that no tokenizer would choose for their text are kept."""
-    conversation = Conversation(chat)
-    prompt = prompt_of(conversation, [USER])
+    recording = Recording(chat)
+    prompt = prompt_of(recording, [USER])
     unusual_tokens = [SampledToken(token, -1.0, []) for token in [200, 201, 202, END]]
     decoded = chat.decode([200, 201, 202])
-    message = conversation.record(
+    message = recording.record(
         prompt, [USER], [Part(unusual_tokens)], Reply(decoded, None, [], False)
     )
-    prompt_of(conversation, [USER, message, USER])
-    assert prompt_of(conversation, [USER, message, USER]).tokens[: len(prompt.tokens) + 4] == [
+    prompt_of(recording, [USER, message, USER])
+    assert prompt_of(recording, [USER, message, USER]).tokens[: len(prompt.tokens) + 4] == [
         *prompt.tokens,
         200,
         201,
@@ -86,38 +84,38 @@ def test_sampled_ids_are_never_tokenized_again(chat: ChatFormat) -> None:
 
 
 def test_fields_added_by_client_libraries_are_ignored(chat: ChatFormat) -> None:
-    conversation = Conversation(chat)
-    first = answer(conversation, chat, [USER], "Here")
+    recording = Recording(chat)
+    first = answer(recording, chat, [USER], "Here")
     decorated = {**first, "refusal": None, "audio": None, "tool_calls": None}
-    assert prompt_of(conversation, [USER, decorated, USER]).parent is not None
+    assert prompt_of(recording, [USER, decorated, USER]).parent is not None
 
 
 def test_rewritten_history_starts_a_new_branch(chat: ChatFormat) -> None:
-    conversation = Conversation(chat)
-    answer(conversation, chat, [USER], "Here")
+    recording = Recording(chat)
+    answer(recording, chat, [USER], "Here")
     edited = [USER, {"role": "assistant", "content": "There"}, USER]
-    answer(conversation, chat, edited, "Why?")
-    first, second = conversation.branches()
+    answer(recording, chat, edited, "Why?")
+    first, second = recording.branches()
     assert first.sampled + second.sampled == len(chat.encode("HereWhy?")) + 2
     assert len(second.spans) == 1
 
 
 def test_fork_does_not_train_the_shared_turn_twice(chat: ChatFormat) -> None:
-    conversation = Conversation(chat)
-    first = answer(conversation, chat, [USER], "Here")
-    answer(conversation, chat, [USER, first, {"role": "user", "content": "a"}], "left")
-    answer(conversation, chat, [USER, first, {"role": "user", "content": "b"}], "right")
-    left, right = conversation.branches()
+    recording = Recording(chat)
+    first = answer(recording, chat, [USER], "Here")
+    answer(recording, chat, [USER, first, {"role": "user", "content": "a"}], "left")
+    answer(recording, chat, [USER, first, {"role": "user", "content": "b"}], "right")
+    left, right = recording.branches()
     assert len(left.spans) == 2
     assert len(right.spans) == 1
     assert right.tokens[: len(left.tokens)][:20] == left.tokens[:20]
 
 
 def test_truncated_answer_still_extends(chat: ChatFormat) -> None:
-    conversation = Conversation(chat)
-    first = answer(conversation, chat, [USER], "In the gar", ended=False)
-    answer(conversation, chat, [USER, first, USER], "Yes")
-    assert len(conversation.branches()) == 1
+    recording = Recording(chat)
+    first = answer(recording, chat, [USER], "In the gar", ended=False)
+    answer(recording, chat, [USER, first, USER], "Yes")
+    assert len(recording.branches()) == 1
 
 
 def test_pieces_join_to_the_text(chat: ChatFormat) -> None:
@@ -129,28 +127,28 @@ def test_pieces_join_to_the_text(chat: ChatFormat) -> None:
 def test_other_tools_start_a_new_branch(chat: ChatFormat, tools: list[dict[str, Any]]) -> None:
     """The recorded prompt shows tools that the next one does not have; also if the template formats
     the call differently, so that the texts differ anyway."""
-    conversation = Conversation(chat)
+    recording = Recording(chat)
     call = '<tool_call>{"name":"find","arguments":{"q":"Zürich \\u00fc"}}</tool_call>'
-    first = answer(conversation, chat, [USER], call, tools=[TOOL])
+    first = answer(recording, chat, [USER], call, tools=[TOOL])
     result = {"role": "tool", "tool_call_id": first["tool_calls"][0]["id"], "content": "garden"}
-    assert prompt_of(conversation, [USER, first, result], [TOOL]).parent is not None
-    prompt = prompt_of(conversation, [USER, first, result], tools)
+    assert prompt_of(recording, [USER, first, result], [TOOL]).parent is not None
+    prompt = prompt_of(recording, [USER, first, result], tools)
     assert prompt.parent is None
     assert prompt.reason == "the agent changed its tools or template variables"
     assert prompt.tokens == chat.encode(chat.render([USER, first, result], tools))
 
 
 def test_grammar_is_recorded_with_its_span(chat: ChatFormat) -> None:
-    conversation = Conversation(chat)
-    first = answer(conversation, chat, [USER], "In the garden")
+    recording = Recording(chat)
+    first = answer(recording, chat, [USER], "In the garden")
     extended = [USER, first, {"role": "user", "content": "Sure?"}]
     tokens = chat.encode("yes")
-    conversation.record(
-        prompt_of(conversation, extended),
+    recording.record(
+        prompt_of(recording, extended),
         extended,
         [Part([SampledToken(token, -0.5, []) for token in [*tokens, END]], "{}")],
         Reply("yes", None, [], False),
     )
-    (branch,) = conversation.branches()
+    (branch,) = recording.branches()
     assert len(branch.spans) == 2
     assert branch.grammars == [(1, "{}")]

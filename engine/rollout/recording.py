@@ -1,4 +1,4 @@
-"""Conversation of one rollout with the policy, recorded as token sequences.
+"""Recording of the model calls of one rollout with the policy, as token sequences.
 
 Token ids and log-probs are kept exactly as sampled. When the agent sends earlier messages again and
 the chat template continues them, the prompt is the recorded tokens and the new ones behind them,
@@ -10,19 +10,19 @@ Tokens that close the reasoning at the thinking budget are context too: they wer
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from engine.policy.base import ImageInput, SampledToken
 from engine.protocol.records.conversations import Branch, ImageSpan
 from engine.protocol.records.runs import CutBy
+from engine.rollout.conversations import Conversations, canonical
 from engine.rollout.images import RunImages
-from engine.rollout.rendering.chat import ChatFormat, reasoning_of, text_of, tool_calls_of
+from engine.rollout.rendering.chat import ChatFormat, reasoning_of, tool_calls_of
 from engine.rollout.rendering.continuation import Recorded
 from engine.rollout.rendering.images import ReadImage, images_of
 from engine.rollout.rendering.syntaxes import Reply
-from engine.runtime.text import parse_shallow
 
 
 class Part(NamedTuple):
@@ -76,6 +76,8 @@ class OpenBranch:
     """Why it did not continue the branch before."""
     grammars: list[tuple[int, str]] = field(default_factory=list)
     images: list[ImageSpan] = field(default_factory=list)
+    conversation: int = 0
+    """Index of its conversation in `Conversations`."""
 
     def append(self, part: Part) -> None:
         """Append a part of an answer."""
@@ -88,8 +90,9 @@ class OpenBranch:
         self.logprobs += [token.logprob for token in part.sampled]
         self.spans.append((start, len(self.tokens)))
 
-    def record(self, chat: ChatFormat) -> Branch:
-        """Return the branch as it is stored, with the text of each token."""
+    def record(self, chat: ChatFormat, conversation: int = 0) -> Branch:
+        """Return the branch as it is stored, with the text of each token and the index of its
+        conversation in the trajectory's record."""
         return Branch(
             tokens=self.tokens,
             spans=self.spans,
@@ -101,6 +104,7 @@ class OpenBranch:
             reason=self.reason,
             grammars=self.grammars,
             images=self.images,
+            conversation=conversation,
         )
 
     def _pieces(self, chat: ChatFormat) -> list[str]:
@@ -127,15 +131,18 @@ class Prompt:
     parent: Turn | None
     call: int
     """Number of the model call in the rollout, from 1."""
+    conversation: int
+    """Index of its conversation."""
+    tools: list[dict[str, Any]]
     start_s: float = 0.0
-    """Seconds from the beginning of the conversation."""
+    """Seconds from the beginning of the rollout."""
     reason: str = ""
     """Why the prompt does not continue the recorded tokens, if its messages do."""
     images: list[ImageInput] = field(default_factory=list)
     """Images among the tokens, in order."""
 
 
-class Conversation:
+class Recording:
     """All model calls of one rollout."""
 
     def __init__(self, chat: ChatFormat, images: RunImages | None = None) -> None:
@@ -143,9 +150,7 @@ class Conversation:
         self._chat, self._images = chat, images
         self._branches: list[OpenBranch] = []
         self.turns: list[Turn] = []
-        self.messages: list[dict[str, Any]] = []
-        """Longest list of messages so far, for display."""
-        self.tools: list[dict[str, Any]] = []
+        self.conversations = Conversations()
         self.truncated = False
         self.cut_by: CutBy = ""
         """The limit that cut the last truncated completion."""
@@ -168,9 +173,10 @@ class Conversation:
         template continues it, the tokens extend the recorded ones. `call` is the number of the
         model call, from 1; `variables` are further values for the template. Raises RolloutError if
         the template refuses the messages, or the prompt exceeds `most_tokens`."""
-        canonical, at = [_normal(message) for message in messages], self._seconds()
+        known, at = [canonical(message) for message in messages], self._seconds()
+        number = self.conversations.find(messages)
         places = reversed(range(len(messages)))
-        parent = next((turn for n in places if (turn := self._turn(canonical, n))), None)
+        parent = next((turn for n in places if (turn := self._turn(known, n))), None)
         settings = json.dumps([tools, variables or {}], sort_keys=True)
         recorded = None
         if parent:
@@ -190,13 +196,17 @@ class Conversation:
             shown = [span for span in branch.images if span.start < parent.length]
             rest, spans = self._expanded(found.tokens, parent.length, images[len(shown) :])
             text, inputs = parent.text + found.text, _inputs([*shown, *spans], images)
-            return Prompt(before + rest, text, canonical, settings, parent, call, at, images=inputs)
+            return Prompt(
+                before + rest, text, known, settings, parent, call, number, tools, at, images=inputs
+            )
         reason = found.reason
         if parent and parent.reasoning and not reasoning_of(messages[len(parent.messages)]):
             reason = "the agent left out the reasoning of an earlier answer"
         tokens, spans = self._expanded(found.tokens, 0, images)
         inputs = _inputs(spans, images)
-        return Prompt(tokens, found.text, canonical, settings, None, call, at, reason, inputs)
+        return Prompt(
+            tokens, found.text, known, settings, None, call, number, tools, at, reason, inputs
+        )
 
     def _expanded(
         self, tokens: list[int], start: int, images: list[ReadImage]
@@ -236,7 +246,7 @@ class Conversation:
         self.turns.append(
             Turn(
                 messages=prompt.messages,
-                returned=_normal(message),
+                returned=canonical(message),
                 reasoning=reply.reasoning or "",
                 content=reply.content,
                 settings=prompt.settings,
@@ -246,12 +256,17 @@ class Conversation:
                 length=len(branch.tokens),
             )
         )
-        if len(messages) >= len(self.messages):
-            self.messages = [*messages, message]
+        self.conversations.record(prompt.conversation, messages, prompt.tools, message)
         return message
 
-    def branches(self) -> list[Branch]:
-        return [branch.record(self._chat) for branch in self._branches if branch.spans]
+    def branches(self, places: Mapping[int, int] | None = None) -> list[Branch]:
+        """Recorded branches. `places`: index of each conversation in the trajectory's record by its
+        index here; None if all are one."""
+        return [
+            branch.record(self._chat, places[branch.conversation] if places else 0)
+            for branch in self._branches
+            if branch.spans
+        ]
 
     def places(self) -> list[list[int]]:
         """Indices (from 0) of the turns of each branch, which is a recorded token sequence."""
@@ -280,7 +295,10 @@ class Conversation:
             return parent.branch
         self._branches.append(
             OpenBranch(
-                tokens=list(prompt.tokens), reason=prompt.reason, images=spans_of(prompt.images)
+                tokens=list(prompt.tokens),
+                reason=prompt.reason,
+                images=spans_of(prompt.images),
+                conversation=prompt.conversation,
             )
         )
         return len(self._branches) - 1
@@ -296,22 +314,3 @@ def _inputs(spans: list[ImageSpan], images: list[ReadImage]) -> list[ImageInput]
         ImageInput(start=span.start, count=span.count, id=span.id, file=image.file)
         for span, image in zip(spans, images, strict=True)
     ]
-
-
-def _normal(message: dict[str, Any]) -> str:
-    """Canonical form of a message, independent of fields that client libraries add."""
-    calls = [
-        (call.get("function", {}).get("name"), _meaning(call.get("function", {}).get("arguments")))
-        for call in message.get("tool_calls") or []
-    ]
-    content = text_of(message.get("content"))
-    form = [message.get("role"), content, calls, message.get("tool_call_id")]
-    return json.dumps([*form, found] if (found := images_of([message])) else form)
-
-
-def _meaning(arguments: Any) -> Any:
-    """Parsed arguments of a tool call: client libraries format the same JSON differently."""
-    try:
-        return parse_shallow(arguments) if isinstance(arguments, str) else arguments
-    except ValueError:
-        return arguments
