@@ -164,9 +164,6 @@ class Policy(ModelAPI):
         sent = GenerateConfig(max_tokens=config.max_tokens, stop_seqs=config.stop_seqs)
         return await rollout.model.api.generate(input, tools, tool_choice, sent)
 
-    def max_connections(self):
-        return AT_ONCE
-
 
 def load():
     """The task. Raises ValueError if it does not exist, or needs a sandbox other than `local`."""
@@ -203,11 +200,12 @@ def in_folder(folder):
         os.chdir(before)
 
 
+POLICY = get_model("atelier/policy", config=GenerateConfig(max_connections=AT_ONCE))
 TASK = load()
 EXAMPLES = TASK.dataset
 SETUP = TASK.setup if isinstance(TASK.setup, (list, tuple)) else [TASK.setup]
 TASK = task_with(
-    TASK, dataset=ROLLOUTS, setup=[enter(), *filter(None, SETUP)], epochs=1, model="atelier/policy"
+    TASK, dataset=ROLLOUTS, setup=[enter(), *filter(None, SETUP)], epochs=1, model=POLICY
 )
 
 
@@ -225,7 +223,7 @@ async def evaluate():
     display_type()  # read from the variable, or the library prints its progress
     await eval_async(
         TASK,
-        model="atelier/policy",
+        model=POLICY,
         model_roles=models(ROLES),
         log_dir="memory://inspect",
         log_samples=False,
@@ -234,7 +232,6 @@ async def evaluate():
         ctl_server=False,
         fail_on_error=False,
         max_samples=AT_ONCE,
-        max_connections=AT_ONCE,
         max_sandboxes=AT_ONCE,
     )
 
