@@ -278,7 +278,9 @@ def parts(scores):
         if not isinstance(values, dict):
             found[name] = number(values, name, score)
             continue
-        found |= {f"{name}/{key}": number(one, f"{name}/{key}", score) for key, one in values.items()}
+        for key, one in values.items():
+            part = f"{name}/{key}"
+            found[part] = number(one, part, score)
     return found
 
 
@@ -297,7 +299,7 @@ def number(value, name, score):
 
 
 def check_grader():
-    """Raise ValueError if a scorer of the library would ask the model that is trained for grades."""
+    """Raise ValueError if a scorer of the library would ask the trained model for grades."""
     roles = {**(TASK.model_roles or {}), **ROLES}
     for scorer in TASK.scorer or ():
         if registry_info(scorer).name.split("/")[-1] not in GRADED:
