@@ -1,4 +1,5 @@
-"""`new FOLDER --verifiers NAME`: create the project of an environment of verifiers.
+"""`new FOLDER --verifiers NAME` and `new FOLDER --inspect TASK`: create the project of an
+environment of verifiers, or of a task of Inspect.
 
 The packages are installed on request; the same command then reads the data set.
 """
@@ -11,6 +12,7 @@ from engine.cli.terminal import Progress, say, say_json
 from engine.environments.agent_packages import packages_name
 from engine.environments.bootstrap import status_of
 from engine.environments.job import carry_out
+from engine.integrations.inspect.creation import begin_task, load_task_data
 from engine.integrations.verifiers.creation import begin_environment, parse_arguments
 from engine.integrations.verifiers.data_set import load_data
 from engine.protocol.requests.drafts import EnvironmentData
@@ -19,7 +21,11 @@ from engine.storage.project import load_config
 
 async def create_from_environment(folder: Path, arguments: argparse.Namespace) -> int:
     """Create or continue the project in `folder`; returns the exit code."""
-    begin_environment(folder, arguments.verifiers, parse_arguments(arguments.arguments))
+    values = parse_arguments(arguments.arguments)
+    if arguments.inspect:
+        begin_task(folder, arguments.inspect, values)
+    else:
+        begin_environment(folder, arguments.verifiers, values)
     name = packages_name(folder, load_config(folder).agent)
     if status_of(name).state != "ready":
         if not arguments.install:
@@ -28,7 +34,8 @@ async def create_from_environment(folder: Path, arguments: argparse.Namespace) -
             say("Then run the same command again: it reads the data set.")
             return 0
         await _install(name, arguments.json)
-    found = await load_data(folder, arguments.scenarios)
+    load = load_task_data if arguments.inspect else load_data
+    found = await load(folder, arguments.scenarios)
     _print(folder, found, arguments)
     return 0
 

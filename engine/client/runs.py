@@ -12,7 +12,7 @@ from engine.client.transport import Transport
 from engine.protocol.config.tracking import TrackerList, TrackerName
 from engine.protocol.events.history import MARK, History
 from engine.protocol.events.run import Event, UnknownEvent, decode
-from engine.protocol.records.comparison import EvaluationResult
+from engine.protocol.records.comparison import EvaluationResult, InspectLogs
 from engine.protocol.records.curves import CurvePage, CurveQuery
 from engine.protocol.records.demonstrations import SelectDemonstrations, Selection
 from engine.protocol.records.run_notes import RunNotes
@@ -46,6 +46,8 @@ from engine.protocol.requests.scripts import (
 
 STARTING_S = 300.0
 """Timeout in seconds: the judge's environment may have to be installed first."""
+LOG_S = 600.0
+MOST_LOG_BYTES = 2**31
 _EXPORT: TypeAdapter[ExportTicked | ExportReport] = TypeAdapter(
     Annotated[ExportTicked | ExportReport, Field(discriminator="kind")]
 )
@@ -135,6 +137,15 @@ class RunCalls(Transport):
     async def image(self, run_id: str, image: str) -> bytes:
         """File of an image in the messages of a run, by its id: PNG, JPEG, WebP or GIF."""
         return (await self._send("GET", f"/runs/{run_id}/images/{quote(image, safe='')}")).content
+
+    async def inspect_logs(self, run_id: str) -> InspectLogs:
+        """Names of an evaluation's logs for Inspect. Raises Refused for other runs."""
+        return await self._ask("GET", f"/runs/{run_id}/inspect", InspectLogs)
+
+    async def inspect_log(self, run_id: str, number: int) -> bytes:
+        """Content of the log of Inspect with the place `number` in `inspect_logs`."""
+        path = f"/runs/{run_id}/inspect/{number}"
+        return (await self._send("GET", path, MOST_LOG_BYTES, timeout=LOG_S)).content
 
     async def log(self, run_id: str) -> str:
         """End of the run's log, with output of engine, policy and agents."""

@@ -61,7 +61,12 @@ ACTIONS: tuple[ActionSpec, ...] = (
         "Project",
     ),
     ActionSpec(
-        "project.environment", "New project from verifiers…", "box", "", "engine", "Project"
+        "project.environment",
+        "New project from verifiers or Inspect…",
+        "box",
+        "",
+        "engine",
+        "Project",
     ),
     ActionSpec("project.open", "Open folder", "folder-open", "Ctrl+O", "engine", "Project"),
     ActionSpec("project.import", "Import trajectories…", "import", "", "project", "Project"),

@@ -21,7 +21,7 @@ MEASURED = "train.validation_attempts"
 
 
 class NewProjectController(QObject):
-    """Controller of the wizard and of the sheet for verifiers; `close()` ends their jobs."""
+    """Controller of the wizard and of the sheet for environments; `close()` ends their jobs."""
 
     def __init__(
         self, window: MainWindow, session: Session, actions: Actions, workspace: Path
@@ -44,7 +44,7 @@ class NewProjectController(QObject):
 
     @cached_property
     def environment(self) -> EnvironmentSheet:
-        """Sheet for environments of verifiers, built on first use."""
+        """Sheet for environments and tasks, built on first use."""
         sheet = EnvironmentSheet(self._session, self._tasks, self._workspace, self._window.body)
         sheet.made.connect(self._environment_made)
         return sheet

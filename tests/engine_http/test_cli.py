@@ -196,6 +196,25 @@ def test_environment_becomes_a_project_and_a_project_an_environment(
     assert "--out" in bare.stderr
 
 
+def test_task_of_inspect_becomes_a_project(tmp_path: Path, workspace: Path) -> None:
+    (tmp_path / "sums").mkdir()
+    file = tmp_path / "sums" / "arithmetic.py"
+    file.write_text("@task\ndef sums():\n    ...\n")
+    file.with_name("requirements.txt").write_text("a-package-that-nobody-installs==1\n")
+    mine = str(tmp_path / "mine")
+    wrong = run("new", mine, "--inspect", f"{file}@products", workspace=workspace)
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "arithmetic.py has no task products. It has: sums." in wrong.stderr
+    for _ in range(2):
+        made = run("new", mine, "--inspect", str(file), workspace=workspace)
+        assert made.returncode == 0
+        assert f"atelier environments install {mine}" in made.stdout
+    training = str(tmp_path / "mine" / "runs" / "none")
+    logs = run("trajectories", training, "--inspect", str(tmp_path / "logs"), workspace=workspace)
+    assert logs.returncode == 2
+    assert not (tmp_path / "logs").exists()
+
+
 def test_doctor_checks_the_model_of_a_project(workspace: Path, tiny_model: Path) -> None:
     project = make_project(workspace / "checked", tiny_model)
     done = run("doctor", str(project), workspace=workspace)

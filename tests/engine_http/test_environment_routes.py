@@ -1,4 +1,5 @@
-"""Routes of projects from environments of verifiers, over a real engine; nothing is installed."""
+"""Routes of projects from environments of verifiers and tasks of Inspect, over a real engine;
+nothing is installed."""
 
 from pathlib import Path
 
@@ -30,3 +31,21 @@ def test_project_is_created_and_waits_for_packages(engine: Engine, workspace: Pa
         engine.call(lambda client: client.begin_environment(unknown))
     assert not (workspace / "other").exists()
     assert "textarena" in engine.call(lambda client: client.environment_names()).names
+
+
+def test_task_of_inspect_is_created_and_waits_for_packages(engine: Engine, workspace: Path) -> None:
+    source, folder = workspace / "source", workspace / "sums"
+    source.mkdir()
+    (source / "arithmetic.py").write_text("@task\ndef sums(n=1):\n    ...\n")
+    (source / "requirements.txt").write_text("a-package-that-nobody-installs==1\n")
+    task = f"{source / 'arithmetic.py'}@sums"
+    request = BeginEnvironment(library="inspect", folder=str(folder), name=task)
+    view = engine.call(lambda client: client.begin_environment(request))
+    assert (view.path, view.name, view.trusted) == (str(folder), "sums", True)
+    read = ReadEnvironment(folder=str(folder))
+    with pytest.raises(Refused, match="packages that are not installed"):
+        engine.call(lambda client: client.read_environment(read))
+    unknown = BeginEnvironment(library="inspect", folder=str(workspace / "other"), name="sums")
+    with pytest.raises(Refused, match="does not name a task of Inspect"):
+        engine.call(lambda client: client.begin_environment(unknown))
+    assert not (workspace / "other").exists()

@@ -1,8 +1,10 @@
 """Evaluation over a real engine: checkpoints, the base model, and models of a provider."""
 
+import io
 import json
 import shutil
 import time
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -154,6 +156,7 @@ def test_evaluation_survives_kill_and_equal_checkpoints_are_equal(
         assert engine.call(lambda client: client.evaluation(run.id)) == evaluation
         check_standings(evaluation, name)
         check_trajectories(engine, run, name)
+        check_logs(engine, run, evaluation)
         check_rejections(engine, letters, run, training)
     finally:
         stop_engine(engine)
@@ -169,6 +172,22 @@ def check_standings(found: EvaluationResult, name: str) -> None:
     assert base.versus is not None
     assert base.versus.ties < 8  # other weights, other trajectories
     assert [tag.tag for tag in found.tags] == ["even", "odd"]
+
+
+def check_logs(engine: Engine, run: RunSummary, found: EvaluationResult) -> None:
+    """A log of Inspect for each model, with the same mean."""
+    names = engine.call(lambda client: client.inspect_logs(run.id)).names
+    assert len(set(names)) == len(found.standings)
+    for number, standing in enumerate(found.standings):
+        content = engine.call(lambda client, n=number: client.inspect_log(run.id, n))  # type: ignore[misc]
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            header = json.loads(archive.read("header.json"))
+        assert header["eval"]["model"] == f"atelier/{standing.name}"
+        (reward, *_) = header["results"]["scores"]
+        assert standing.reward is not None
+        assert reward["metrics"]["mean"]["value"] == pytest.approx(standing.reward.mean, abs=1e-12)
+    with pytest.raises(Refused, match="has no log 3"):
+        engine.call(lambda client: client.inspect_log(run.id, 3))
 
 
 def check_trajectories(engine: Engine, run: RunSummary, name: str) -> None:

@@ -20,7 +20,7 @@ PATHS = (
     "/confirmations", "/project", "/scenarios", "/import", "/import/scenarios", "/forecast",
     "/demonstrations",
     "/runs/x/demonstrations", "/runs", "/runs/x", "/runs/x/command",
-    "/evaluations", "/runs/x/evaluation",
+    "/evaluations", "/runs/x/evaluation", "/runs/x/inspect", "/runs/x/inspect/0",
     "/runs/x/events", "/runs/x/changes", "/runs/x/ticks",
     "/runs/x/trajectories", "/runs/x/scenarios", "/runs/x/agreement", "/runs/x/calls/y",
     "/runs/x/exported_trajectories", "/runs/x/filter_names",

@@ -1,5 +1,5 @@
-"""`new FOLDER [--sample NAME]`, `new FOLDER --describe TEXT --model M`, or `new FOLDER --verifiers
-NAME`: create a project.
+"""`new FOLDER [--sample NAME]`, `new FOLDER --describe TEXT --model M`, `new FOLDER --verifiers
+NAME` or `new FOLDER --inspect TASK`: create a project.
 
 Text from an LLM is stored in the project as it arrives: the same command resumes, and nothing is
 paid for twice.
@@ -39,7 +39,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         if arguments.describe:
             return asyncio.run(_write(folder, arguments))
-        if arguments.verifiers:
+        if arguments.verifiers or arguments.inspect:
             return asyncio.run(create_from_environment(folder, arguments))
         create_project(folder, arguments.sample)
     except KeyboardInterrupt:

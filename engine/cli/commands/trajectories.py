@@ -1,11 +1,12 @@
 """`trajectories`: the rows of a run folder that match a filter; whole records with --json, or in a
-file with --jsonl. No engine needed."""
+file with --jsonl, or logs of Inspect with --inspect. No engine needed."""
 
 import argparse
 from pathlib import Path
 
 from engine.cli.run_lookup import find_run_folder, reading
 from engine.cli.terminal import duration, figure, say, say_json, table
+from engine.integrations.inspect.logs import write_logs
 from engine.protocol.problems import StoreError
 from engine.protocol.records.runs import TrajectorySummary
 from engine.protocol.requests.runs import ExportTrajectories, TrajectoryQuery
@@ -15,6 +16,9 @@ from engine.storage.run_folder.run import read_spec
 
 def run(arguments: argparse.Namespace) -> int:
     with reading(arguments.run) as reader:
+        if arguments.inspect:
+            _write_logs(reader, arguments)
+            return 0
         if arguments.jsonl:
             _export(reader, arguments)
             return 0
@@ -53,6 +57,16 @@ def query_of(arguments: argparse.Namespace) -> TrajectoryQuery:
         filter=arguments.filter,
         limit=min(arguments.limit, 1000),
     )
+
+
+def _write_logs(reader: RunReader, arguments: argparse.Namespace) -> None:
+    """Write an evaluation as logs of Inspect. Raises Refused for other runs, StoreError if a file
+    exists or cannot be written."""
+    folder = find_run_folder(arguments.run)
+    target = Path(arguments.inspect).expanduser()
+    for file in write_logs(reader, read_spec(folder), folder, target):
+        say(f"{file} written")
+    say(f"Show them: inspect view --log-dir {arguments.inspect}")
 
 
 def _export(reader: RunReader, arguments: argparse.Namespace) -> None:

@@ -49,7 +49,9 @@ def _new(parser: argparse.ArgumentParser) -> None:
     )
     written.add_argument("--judge", help="judge model (default: the model that drafts)")
     written.add_argument("--learner", default="", help="base model (default: the starter model)")
-    bridged = parser.add_argument_group("a project of an environment of verifiers")
+    bridged = parser.add_argument_group(
+        "a project of an environment of verifiers or a task of Inspect"
+    )
     bridged.add_argument(
         "--verifiers",
         metavar="NAME",
@@ -57,7 +59,17 @@ def _new(parser: argparse.ArgumentParser) -> None:
         "its data set becomes scenarios, its reward functions reward parts",
     )
     bridged.add_argument(
-        "--arguments", default="", metavar="JSON", help='arguments of the environment, {"name": …}'
+        "--inspect",
+        metavar="TASK",
+        help="FILE.py@TASK, or PACKAGE/TASK of a package on PyPI; its data set becomes scenarios, "
+        "its scorers reward parts",
+    )
+    bridged.add_argument(
+        "--arguments",
+        default="",
+        metavar="JSON",
+        help='arguments of the environment or task, {"name": …}; "model_roles" names the models '
+        "of a task's scorers",
     )
     bridged.add_argument(
         "--scenarios",

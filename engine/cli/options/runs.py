@@ -104,6 +104,12 @@ def _trajectories(parser: argparse.ArgumentParser) -> None:
         "--tokens", action="store_true", help="with --jsonl: include token ids and log-probs"
     )
     parser.add_argument(
+        "--inspect",
+        metavar="FOLDER",
+        help="write the whole evaluation RUN as logs of Inspect into FOLDER, one per model; "
+        "filters do not apply",
+    )
+    parser.add_argument(
         "--limit", type=positive, default=50, help="maximum number of rows (default 50)"
     )
     as_json(parser)

@@ -72,8 +72,8 @@ def _check(project: Path, config: ProjectConfig) -> None:
     if (project / SETTINGS).is_file():
         raise ConfigError.of(
             "export.is_environment",
-            "This project was made from an environment of verifiers.",
-            "Use that environment itself.",
+            "This project was made from an environment of verifiers or a task of Inspect.",
+            "Use that environment or task itself.",
         )
     if config.judge.enabled:
         raise ConfigError.of(

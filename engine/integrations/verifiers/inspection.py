@@ -92,10 +92,10 @@ def _kind(sources: Mapping[str, str], module: str) -> Kind | None:
     package = [one for file, one in sources.items() if file.startswith(f"{path}/")] or [text]
     if "__all__" in text and any(V1 in one and TASKSET.search(one) for one in package):
         return "taskset"
-    return "environment" if LOADER in _names(text) else None
+    return "environment" if LOADER in top_level_names(text) else None
 
 
-def _names(text: str) -> set[str]:
+def top_level_names(text: str) -> set[str]:
     """Names that a module's text defines or imports at its top level."""
     try:
         body = ast.parse(text).body

@@ -75,14 +75,14 @@ def _of_package(match: re.Match[str]) -> EnvironmentSource:
     package, extras = match["package"], match["extras"] or ""
     requirement = package + (f"=={match['version']}" if match["version"] else "")
     with tempfile.TemporaryDirectory(prefix="atelier-") as folder:
-        wheel = _download(requirement, Path(folder))
+        wheel = download_wheel(requirement, Path(folder))
         version = wheel.name.split("-")[1]
         found = find_module(sources_of_wheel(wheel), package, match["module"] or "")
     lines = [f"{LIBRARY}{VERSIONS[found.kind]}", f"{package}{extras}=={version}"]
     return EnvironmentSource(package, found, lines)
 
 
-def _download(requirement: str, folder: Path) -> Path:
+def download_wheel(requirement: str, folder: Path) -> Path:
     options = ("--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet")
     try:
         done = subprocess.run(

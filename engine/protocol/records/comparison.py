@@ -72,6 +72,13 @@ class TagStandings(Value):
     standings: list[Standing]
 
 
+class InspectLogs(Value):
+    """Logs of an evaluation in the format of Inspect, one per model and system prompt."""
+
+    names: list[str]
+    """File names, in order of the evaluation's entries."""
+
+
 class EvaluationResult(Value):
     """Evaluation result, computed from the store; partial while the evaluation is running."""
 

@@ -1,5 +1,5 @@
 """Project generation: a task description, and the draft that an LLM writes for it; a project made
-of an environment of verifiers."""
+of an environment of verifiers, or of a task of Inspect."""
 
 from typing import Annotated, Literal
 
@@ -113,15 +113,21 @@ class DraftTicked(Value):
     ended: bool = False
 
 
-class BeginEnvironment(Request):
-    """Create the project of an environment of verifiers; its packages are not installed yet."""
+BridgedLibrary = Literal["verifiers", "inspect"]
 
+
+class BeginEnvironment(Request):
+    """Create the project of an environment of verifiers, or of a task of Inspect; its packages are
+    not installed yet."""
+
+    library: BridgedLibrary = "verifiers"
     folder: str
     """Project folder: new, empty, or with a project of the environment that has no scenarios."""
     name: Annotated[str, Field(min_length=1, max_length=1000)]
-    """NAME, NAME==VERSION or NAME:MODULE of a package on PyPI, or a folder."""
+    """NAME, NAME==VERSION or NAME:MODULE of a package on PyPI, or a folder; of a task:
+    FILE.py@TASK, or PACKAGE/TASK."""
     arguments: dict[str, object] = Field(default_factory=dict)
-    """Arguments of the environment."""
+    """Arguments of the environment or task."""
 
 
 class ReadEnvironment(Request):

@@ -14,6 +14,7 @@ from engine.autorl.project_files import begin_with_tools, finish_project
 from engine.autorl.writer import open_writer
 from engine.integrations.importers.scenarios import import_scenarios
 from engine.integrations.importers.storage import import_run
+from engine.integrations.inspect.creation import begin_task, is_task, load_task_data
 from engine.integrations.mcp_servers import discover_tools, set_server, views_of
 from engine.integrations.verifiers.creation import begin_environment
 from engine.integrations.verifiers.data_set import load_data
@@ -231,15 +232,19 @@ class DraftRoutes:
         return json_of(await asyncio.to_thread(environment_names))
 
     async def begin_environment(self, request: Request) -> Response:
-        """Create the project of an environment of verifiers (body: BeginEnvironment), and respond
-        with its view; its packages are downloaded to be read, and not run."""
+        """Create the project of an environment of verifiers or a task of Inspect (body:
+        BeginEnvironment), and respond with its view; its packages are downloaded to be read, and
+        not run."""
         body = await body_of(request, BeginEnvironment)
         folder = path_of(body.folder)
-        await asyncio.to_thread(begin_environment, folder, body.name, body.arguments)
+        begin = begin_task if body.library == "inspect" else begin_environment
+        await asyncio.to_thread(begin, folder, body.name, body.arguments)
         return json_of(await asyncio.to_thread(self._library.open_project, folder))
 
     async def read_environment(self, request: Request) -> Response:
         """Read an environment's data set into its project (body: ReadEnvironment), and respond with
         EnvironmentData. Raises ConfigError until its packages are installed."""
         body = await body_of(request, ReadEnvironment)
-        return json_of(await load_data(path_of(body.folder), body.scenarios))
+        folder = path_of(body.folder)
+        load = load_task_data if await asyncio.to_thread(is_task, folder) else load_data
+        return json_of(await load(folder, body.scenarios))

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from engine.evaluation.stored import read_result
+from engine.integrations.inspect.logs import log_content, log_names
 from engine.judge.calibration.annotators import annotators
 from engine.judge.calibration.measurement import Place, agreements, disagreements
 from engine.judge.calibration.rescoring import Rescoring, places_for
@@ -71,6 +72,8 @@ class RunRoutes:
             ("GET", "/runs/{run}/events", self.events),
             ("GET", "/runs/{run}/log", self.log),
             ("GET", "/runs/{run}/evaluation", self.evaluation),
+            ("GET", "/runs/{run}/inspect", self.inspect_logs),
+            ("GET", "/runs/{run}/inspect/{number:int}", self.inspect_log),
             ("POST", "/runs/{run}/trajectories", self.trajectories),
             ("GET", "/runs/{run}/trajectories/{trajectory}", self.trajectory),
             ("POST", "/runs/{run}/exported_trajectories", self.export_trajectories),
@@ -128,6 +131,22 @@ class RunRoutes:
         spec = await asyncio.to_thread(read_spec, folder)
         result = await self._read(request, lambda reader: read_result(reader, spec, folder))
         return json_of(result)
+
+    async def inspect_logs(self, request: Request) -> Response:
+        """Respond with InspectLogs: the names of an evaluation's logs for Inspect."""
+        folder = self.library.folder(request.path_params["run"])
+        spec = await asyncio.to_thread(read_spec, folder)
+        return json_of(await self._read(request, lambda reader: log_names(reader, spec, folder)))
+
+    async def inspect_log(self, request: Request) -> Response:
+        """Respond with the log of Inspect with the place `number` in InspectLogs."""
+        folder = self.library.folder(request.path_params["run"])
+        number = int(request.path_params["number"])
+        spec = await asyncio.to_thread(read_spec, folder)
+        content = await self._read(
+            request, lambda reader: log_content(reader, spec, folder, number)
+        )
+        return Response(content, media_type="application/zip")
 
     async def run(self, request: Request) -> Response:
         return json_of(self._current(request.path_params["run"]))

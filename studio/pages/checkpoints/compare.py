@@ -13,6 +13,7 @@ from studio.models.rows import RowsModel
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import scrolled
 from studio.text import formatting
+from studio.theme.plain_tooltips import set_tip
 from studio.widgets.cards.card import Card
 from studio.widgets.charts.legend import Entry, Legend
 from studio.widgets.controls.buttons import Button
@@ -67,6 +68,8 @@ class CompareCard(Card):
             self._table.set_column(column, width, "text" if column == 0 else "figure")
         self._open = Button("Open the trajectories", "quiet", icon="git-fork", height=24)
         self._open.clicked.connect(self.attempts_wanted)
+        self.export = Button("Export for Inspect", "quiet", icon="upload", height=24)
+        set_tip(self.export, "Write the evaluation as logs that Inspect View opens.")
         assert self.header is not None
         self.header.add_right(self._legend)
         inside = QWidget()
@@ -79,7 +82,7 @@ class CompareCard(Card):
             margins=(0, 4, 0, 12),  # cells and chart have their own padding, that of the header
             spacing=10,
         )
-        line = hbox(self._open, STRETCH, margins=(4, 0, 12, 0))
+        line = hbox(self._open, self.export, STRETCH, margins=(4, 0, 12, 0))
         add(rows, line, STRETCH)
         self.body.addWidget(scrolled(inside))
 
@@ -100,6 +103,7 @@ class CompareCard(Card):
         self._model.set_rows(result.standings)
         self._fit_table(result.standings)
         self._open.show()
+        self.export.show()
 
     def show_tested(self, chosen: Sequence[Contender]) -> None:
         """Show validation scores or win rates from training. They are unpaired, so no model is
@@ -123,6 +127,7 @@ class CompareCard(Card):
         self._say([(words, "muted")])
         self._fit_table([])
         self._open.hide()
+        self.export.hide()
 
     def _title(self, names: Sequence[str]) -> None:
         assert self.header is not None

@@ -17,6 +17,7 @@ from studio.pages.checkpoints.download import DownloadQueue
 from studio.pages.checkpoints.evaluations import EvaluationController
 from studio.pages.checkpoints.examples import ExamplesCard
 from studio.pages.checkpoints.export import ExportSheet
+from studio.pages.checkpoints.inspect_export import InspectExport
 from studio.pages.checkpoints.prompt_sheet import PromptSheet
 from studio.pages.checkpoints.rows import Contender
 from studio.pages.page import Page
@@ -55,6 +56,7 @@ class CheckpointsPage(Page):
         self._list = ListCard()
         self._model = self._list.model
         self._compare, self._arena = CompareCard(), ArenaCard(session)
+        self._logs = InspectExport(session, self.tasks, self._compare.export, self._evaluation)
         self.examples = ExamplesCard(session, self.tasks)
         self._lower = Beside(("Examples", self.examples), ("Side-by-side chat", self._arena), 1)
         self._evaluate = self._list.evaluate

@@ -25,7 +25,7 @@ BEGIN_WITH = "hello"
 
 class SampleGallery(QWidget):
     """Gallery of samples; emits `chosen(sample)`, `described()` for a generated project, and
-    `imported()` for one of an environment of verifiers."""
+    `imported()` for one of verifiers or Inspect."""
 
     chosen = Signal(object)
     described = Signal()
@@ -45,7 +45,7 @@ class SampleGallery(QWidget):
         head = hbox(self._big_title, self._title, (self._words, 1), spacing=10)
         describe = Button("New from a description…", "outlined", icon="sparkles")
         describe.clicked.connect(self.described)
-        bridge = Button("New from verifiers…", "outlined", icon="box")
+        bridge = Button("New from verifiers or Inspect…", "outlined", icon="box")
         bridge.clicked.connect(self.imported)
         head.addWidget(bridge)
         head.addWidget(describe)

@@ -1,5 +1,5 @@
-"""Sheet that creates a project from an environment of the library verifiers: first the folder,
-then, once the packages are installed, the scenarios from its data set."""
+"""Sheet that creates a project from an environment of verifiers or a task of Inspect: first the
+folder, then, once the packages are installed, the scenarios from its data set."""
 
 import json
 from pathlib import Path
@@ -23,15 +23,25 @@ from studio.store.projects import environment_form as form
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form import FormRow
-from studio.widgets.forms.form_fields import SpinField, SuggestField, TextField
+from studio.widgets.forms.form_fields import SegmentedField, SpinField, SuggestField, TextField
 from studio.widgets.layouts import STRETCH, add
 from studio.widgets.text.text import Text
 
 WIDTH_PX = 640
-WORDS = (
-    "An environment of the library verifiers becomes a project: its data set becomes scenarios, "
-    "its reward functions become reward parts, and its own code runs each rollout."
-)
+WORDS = {
+    "verifiers": "An environment of the library verifiers becomes a project: its data set becomes "
+    "scenarios, its reward functions become reward parts, and its own code runs each rollout.",
+    "inspect": "A task of Inspect becomes a project: its data set becomes scenarios, its scorers "
+    "become reward parts, and its own solver runs each rollout.",
+}
+NAMES = {"verifiers": "Environment", "inspect": "Task"}
+PLACEHOLDERS = {
+    "verifiers": "NAME on PyPI, or a folder",
+    "inspect": "FILE.py@TASK, or PACKAGE/TASK",
+}
+HELP = {"verifiers": form.NAME_HELP, "inspect": form.TASK_HELP}
+ARGUMENTS = {"verifiers": form.ARGUMENTS_HELP, "inspect": form.TASK_ARGUMENTS_HELP}
+LIBRARY_HELP = "Library that the environment or task is written for."
 PACKAGES = (
     "The project was created. Its packages get an environment of their own; installing them runs "
     "code of their authors. Read requirements.txt first."
@@ -47,22 +57,29 @@ class EnvironmentSheet(Sheet):
     made = Signal(object, object)
 
     def __init__(self, session: Session, tasks: TaskScope, workspace: Path, host: QWidget) -> None:
-        super().__init__("New project from verifiers", host, WIDTH_PX)
+        super().__init__("New project from verifiers or Inspect", host, WIDTH_PX)
         self._session, self._tasks, self._workspace = session, tasks, workspace
         self._view: ProjectView | None = None
-        self.name = SuggestField("Environment", "NAME on PyPI, or a folder")
+        self.library = SegmentedField(
+            "Library", [("verifiers", "verifiers"), ("inspect", "Inspect")]
+        )
+        self._found: list[str] = []
+        """Names of environments of verifiers that need no search."""
+        self.name = SuggestField("Environment", PLACEHOLDERS["verifiers"])
         self.arguments = TextField("Arguments", '{"num_examples": 100}', mono=True)
         self.folder = TextField("Project name", "my-environment")
         self.scenarios = SpinField("Scenarios", 1, MOST, step=100)
         self._rows = {
             key: FormRow(key, label, field, help=help, label_px=LABEL_PX)
             for key, label, field, help in (
+                ("library", "Library", self.library, LIBRARY_HELP),
                 ("name", "Environment", self.name, form.NAME_HELP),
                 ("arguments", "Arguments", self.arguments, form.ARGUMENTS_HELP),
                 ("folder", "Project name", self.folder, "Name of the project and its folder."),
                 ("scenarios", "Scenarios", self.scenarios, form.SCENARIOS_HELP),
             )
         }
+        self._words = Text("", "label", 400, "muted", wrap=True)
         self._hint = Text(PACKAGES, "label", 400, "muted", wrap=True)
         self.packages = AgentPackages(session, tasks, self._requirements)
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
@@ -82,10 +99,13 @@ class EnvironmentSheet(Sheet):
         self.name.setFocus()
 
     def _take_names(self, found: EnvironmentNames) -> None:
-        self.name.set_choices(found.names)
+        self._found = found.names
+        self._show_library()
 
     def _forget(self) -> None:
         self._view = None
+        self.library.set_value("verifiers")
+        self._show_library()
         for field, value in ((self.name, ""), (self.arguments, ""), (self.folder, "")):
             field.set_value(value)
         self.scenarios.set_value(USUAL)
@@ -123,7 +143,7 @@ class EnvironmentSheet(Sheet):
         name, text = self.name.value().strip(), self.arguments.value()
         folder = self.folder.value().strip()
         problems = {
-            "name": form.environment_problem(name),
+            "name": form.environment_problem(name, self.library.value()),
             "arguments": form.arguments_problem(text),
             "folder": "" if self._view else form.folder_problem(folder, self._session.projects),
         }
@@ -134,6 +154,7 @@ class EnvironmentSheet(Sheet):
             self._rows[wrong].field.setFocus()
             return None
         return BeginEnvironment(
+            library=self.library.value(),
             folder=str(self._workspace / folder),
             name=name,
             arguments=json.loads(text) if text.strip() else {},
@@ -142,6 +163,7 @@ class EnvironmentSheet(Sheet):
     def _created(self, view: ProjectView) -> None:
         self._main.set_busy(None)
         self._view = view
+        self.library.setEnabled(False)
         self.name.setEnabled(False)
         self._rows["folder"].set_locked(f"Project folder: {view.path}")
         self.packages.look()
@@ -181,13 +203,25 @@ class EnvironmentSheet(Sheet):
         self._main.setEnabled(self._session.connected and (not is_created or is_ready))
         self._note.set_words(f"{lacking}." if is_created and lacking else "")
 
+    def _show_library(self) -> None:
+        library = self.library.value()
+        self._words.set_words(WORDS[library])
+        self._rows["name"].set_label(NAMES[library])
+        self._rows["name"].set_help(HELP[library])
+        self._rows["arguments"].set_help(ARGUMENTS[library])
+        self.name.line.setPlaceholderText(PLACEHOLDERS[library])
+        self.name.set_choices(self._found if library == "verifiers" else [])
+
     def _edited(self, key: str, _: object) -> None:
         self._rows[key].set_problem("")
+        if key == "library":
+            self._rows["name"].set_problem("")
+            self._show_library()
         if key == "name":
             self.folder.set_value(form.folder_of(self.name.value()))
 
     def _build(self) -> None:
-        add(self.body, Text(WORDS, "label", 400, "muted", wrap=True), *self._rows.values())
+        add(self.body, self._words, *self._rows.values())
         add(self.body, self._hint, self.packages, self._problem, STRETCH)
         add(self.foot, (self._note, 1), self._main)
         for row in self._rows.values():

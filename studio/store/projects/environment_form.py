@@ -1,5 +1,5 @@
-"""Form for a project from an environment of verifiers: what is wrong with its values, and which
-field a problem of the engine belongs to."""
+"""Form for a project from an environment of verifiers or a task of Inspect: what is wrong with its
+values, and which field a problem of the engine belongs to."""
 
 import json
 import re
@@ -7,15 +7,24 @@ from collections.abc import Sequence
 from pathlib import PurePath
 
 from engine.protocol.records.runs import ProjectView
+from engine.protocol.requests.drafts import BridgedLibrary
 from studio.store.projects.draft import name_problem
 
 NAME_HELP = (
     "Package on PyPI (NAME, NAME==VERSION, or NAME:MODULE), a folder with an environment, or a "
     "task set of verifiers such as textarena."
 )
+TASK_HELP = (
+    "File of your own (FILE.py@TASK), which is copied with its folder, or a task of a package on "
+    "PyPI (PACKAGE/TASK, or PACKAGE==VERSION/TASK)."
+)
 ARGUMENTS_HELP = (
     "Arguments of load_environment(), or settings of the task set, as a JSON object; "
     "empty for none."
+)
+TASK_ARGUMENTS_HELP = (
+    "Arguments of the task as a JSON object; empty for none. model_roles names the models that its "
+    'scorers call: {"model_roles": {"grader": "openai/gpt-5.4"}}.'
 )
 SCENARIOS_HELP = "Maximum number of training scenarios taken from the data set."
 FIELDS = {
@@ -29,6 +38,12 @@ FIELDS = {
     "verifiers.slow": "name",
     "verifiers.too_large": "name",
     "verifiers.bad_pyproject": "name",
+    "inspect.bad_name": "name",
+    "inspect.bad_file": "name",
+    "inspect.no_file": "name",
+    "inspect.no_task": "name",
+    "inspect.no_tasks": "name",
+    "inspect.too_large": "name",
 }
 """Code of a problem → field of the form."""
 MOST_CHARACTERS = 64
@@ -39,9 +54,13 @@ def field_of(code: str) -> str:
     return FIELDS.get(code, "")
 
 
-def environment_problem(name: str) -> str:
-    """Return why a text cannot be the name of an environment; else empty."""
-    return "" if name.strip() else "Enter the name of a package, or the path of a folder."
+def environment_problem(name: str, library: BridgedLibrary = "verifiers") -> str:
+    """Return why a text cannot be the name of an environment or task; else empty."""
+    if name.strip():
+        return ""
+    if library == "inspect":
+        return "Enter FILE.py@TASK, or PACKAGE/TASK."
+    return "Enter the name of a package, or the path of a folder."
 
 
 def arguments_problem(text: str) -> str:
@@ -66,8 +85,9 @@ def _has_scenarios(view: ProjectView) -> bool:
 
 
 def folder_of(environment: str) -> str:
-    """Suggest a folder name for the project of an environment."""
-    text = environment.strip().rstrip("/")
+    """Suggest a folder name for the project of an environment or a task."""
+    file, is_task, task = environment.strip().partition("@")
+    text = task if is_task else file.removesuffix(".py").rstrip("/")
     text = PurePath(text).name if "/" in text else text.partition("==")[0].partition("[")[0]
     text = text.partition(":")[0]
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("-._")[:MOST_CHARACTERS]

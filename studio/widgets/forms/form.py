@@ -55,6 +55,10 @@ class FormRow(QWidget):
         self.entry.entered.connect(lambda value: self.entered.emit(self.key, value))
         self.entry.problem_changed.connect(self.set_problem)
 
+    def set_label(self, label: str) -> None:
+        self._label.set_words(label)
+        self.field.editor.setAccessibleName(label)
+
     def set_help(self, help: str) -> None:
         """Set the tooltip, for pointer and F1; plain text."""
         set_tip(self, help)

@@ -169,7 +169,14 @@ CHECKPOINTS = [
             Row("PromptSheet: Close", "hidden PromptSheet"),
         ],
     ),
-    Scene("evaluated", evaluated, [Row("CompareCard._open", "page trajectories")]),
+    Scene(
+        "evaluated",
+        evaluated,
+        [
+            Row("CompareCard.export", "shown QFileDialog Folder for the logs"),
+            Row("CompareCard._open", "page trajectories"),
+        ],
+    ),
     Scene("tried", scenario_run, [Row("ArenaCard._judge", "POST /runs/.*/judge")]),
     Scene(
         "answered",

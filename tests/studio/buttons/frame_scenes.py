@@ -108,7 +108,7 @@ FRAME = [
             Row("PageHeader: New project", "shown Question New project"),
             Row("PageHeader: Open folder", "shown QFileDialog Open a project folder"),
             Row("PageHeader.pill", "shown QMenu This machine"),
-            Row("SampleGallery: New from verifiers…", "shown EnvironmentSheet"),
+            Row("SampleGallery: New from verifiers or Inspect…", "shown EnvironmentSheet"),
             Row("SampleGallery: New from a description…", "shown DescribeSheet"),
         ],
     ),

@@ -9,7 +9,13 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from engine.protocol.records.comparison import Comparison, EvaluationResult, Standing, TagStandings
+from engine.protocol.records.comparison import (
+    Comparison,
+    EvaluationResult,
+    InspectLogs,
+    Standing,
+    TagStandings,
+)
 from engine.protocol.records.conversations import Message
 from engine.protocol.records.runs import (
     GroupSummary,
@@ -79,6 +85,8 @@ class FakeCheckpoints:
             ("/runs/{run}/checkpoints/{step:int}", self._delete, "DELETE"),
             ("/runs/{run}/checkpoints/{step:int}/export", self._export, "POST"),
             ("/runs/{run}/evaluation", self._evaluation, "GET"),
+            ("/runs/{run}/inspect", self._logs, "GET"),
+            ("/runs/{run}/inspect/{number:int}", self._log, "GET"),
             ("/evaluations", self._evaluate, "POST"),
             ("/arena", self._tally, "GET"),
             ("/arena", self._ask, "POST"),
@@ -121,6 +129,12 @@ class FakeCheckpoints:
 
     async def _evaluation(self, request: Request) -> EvaluationResult:
         return result(self.done)
+
+    async def _logs(self, request: Request) -> InspectLogs:
+        return InspectLogs(names=["a.eval", "b.eval"])
+
+    async def _log(self, request: Request) -> Response:
+        return Response(b"log %d" % request.path_params["number"], media_type="application/zip")
 
     async def _tally(self, request: Request) -> Tally:
         share = Interval(mean=0.75, low=0.51, high=0.9, count=self.votes)

@@ -12,6 +12,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.config.project import TrainConfig
+from engine.protocol.problems import Problem
 from engine.protocol.records.judging import Verdict
 from engine.protocol.requests.runs import Siblings
 from tests.studio.conftest import Run, until
@@ -95,6 +96,34 @@ def test_evaluation_marks_only_significant_differences(
             by_tag = {row.words: row.intervals[1].token for row in rows[1:]}
             assert by_tag["later change"] == "plot-1"
             assert by_tag["not in inbox"] == "faint"
+
+    run(job())
+
+
+def test_evaluation_is_exported_for_inspect(
+    with_checkpoints: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with checkpoints_page(with_checkpoints, qapp, tmp_path) as page:
+            button = page._compare.export
+            assert not button.isVisible()
+            QTest.mouseClick(page._evaluate, Qt.MouseButton.LeftButton)
+            await until(button.isVisible)
+            notices: list[str] = []
+            page.session.notice.connect(notices.append)
+            logs = tmp_path / "logs"
+            logs.mkdir()
+            page._logs.start(logs)
+            await until(lambda: bool(notices))
+            assert notices == [f"2 logs written to {logs}. Open them with Inspect View."]
+            found = {file.name: file.read_bytes() for file in logs.iterdir()}
+            assert found == {"a.eval": b"log 0", "b.eval": b"log 1"}
+            problems: list[Problem] = []
+            page.session.problem_raised.connect(problems.append)
+            page._logs.start(tmp_path / "missing")
+            await until(lambda: bool(problems))
+            assert problems[0].message.startswith("The logs could not be written: No such file")
+            assert button.isEnabled()
 
     run(job())
 

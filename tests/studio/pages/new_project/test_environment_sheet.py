@@ -4,6 +4,8 @@ problems stand beside their field."""
 from pathlib import Path
 from typing import Any
 
+from PySide6.QtCore import QPoint, Qt
+from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.problems import Problem
@@ -70,6 +72,37 @@ def test_environment_becomes_project(
             assert notices[-1].startswith("sophistry-bench-sprint: 32 training scenarios, 8 for")
 
     run(job())
+
+
+def test_task_of_inspect_becomes_project(
+    qapp: QApplication, run: Run, engine: FakeEngine, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            sheet = await open_sheet(studio)
+            await until(lambda: "textarena" in sheet.name.choices())
+            QTest.mouseClick(sheet.library._switch, Qt.MouseButton.LeftButton, pos=right_of(sheet))
+            assert sheet.library.value() == "inspect"
+            assert sheet.name.choices() == []
+            assert sheet.name.line.placeholderText() == "FILE.py@TASK, or PACKAGE/TASK"
+            assert sheet._words.words().startswith("A task of Inspect becomes a project")
+            sheet._main.click()
+            assert problem_of(sheet, "name") == "Enter FILE.py@TASK, or PACKAGE/TASK."
+            sheet.name.line.setText("tasks/arithmetic.py@sums")
+            assert sheet.folder.value() == "sums"
+            sheet._main.click()
+            await until(lambda: sheet._main.words() == "Read data set")
+            (request,) = engine.authoring.environments
+            assert (request.library, request.name) == ("inspect", "tasks/arithmetic.py@sums")
+            assert not sheet.library.isEnabled()
+
+    run(job())
+
+
+def right_of(sheet: Any) -> QPoint:
+    """Point in the last segment of the switch between libraries."""
+    switch = sheet.library._switch
+    return QPoint(switch.width() - 20, switch.height() // 2)
 
 
 def test_problems_stand_beside_their_field(

@@ -13,6 +13,9 @@ from studio.store.projects import environment_form as form
         ("staros-stardata[env]:stardata.envs.sokoban_gym", "staros-stardata"),
         ("/home/me/my env/", "my-env"),
         ("~/word_games", "word_games"),
+        ("tasks/arithmetic.py@sums", "sums"),
+        ("tasks/arithmetic.py", "arithmetic"),
+        ("inspect-evals==0.26.0/gsm8k", "gsm8k"),
         ("", ""),
     ],
 )
@@ -39,5 +42,6 @@ def test_name_of_a_project_without_scenarios_is_free() -> None:
 
 def test_problems_have_a_field() -> None:
     assert form.field_of("verifiers.not_found") == "name"
+    assert form.field_of("inspect.no_task") == "name"
     assert form.field_of("project.exists") == "folder"
     assert form.field_of("agent.needs_packages") == ""
