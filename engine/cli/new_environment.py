@@ -13,8 +13,9 @@ from engine.environments.agent_packages import packages_name
 from engine.environments.bootstrap import status_of
 from engine.environments.job import carry_out
 from engine.integrations.inspect.creation import begin_task, load_task_data
-from engine.integrations.verifiers.creation import begin_environment, parse_arguments
-from engine.integrations.verifiers.data_set import load_data
+from engine.integrations.packaged_tasks.data_set import load_data
+from engine.integrations.packaged_tasks.project import parse_arguments
+from engine.integrations.verifiers.creation import begin_environment
 from engine.protocol.requests.drafts import EnvironmentData
 from engine.storage.project import load_config
 

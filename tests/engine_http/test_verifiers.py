@@ -14,8 +14,8 @@ import pytest
 
 from engine.environments import python_of
 from engine.environments.agent_packages import packages_name
+from engine.integrations.packaged_tasks.data_set import load_data
 from engine.integrations.verifiers.creation import begin_environment
-from engine.integrations.verifiers.data_set import load_data
 from engine.integrations.verifiers.export import SPLITS, export_environment
 from engine.protocol.events.run import RunFinished, StepFinished
 from engine.protocol.problems import Refused

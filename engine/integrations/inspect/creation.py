@@ -1,33 +1,23 @@
-"""Creates the project of an Inspect task: agent, packages, settings; its scenarios are read after
-the packages are installed."""
+"""Creates the project of an Inspect task."""
 
-import json
 import os
 import shutil
-import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import tomlkit
-
-from engine.integrations.inspect.sources import TaskSource, find_task
-from engine.integrations.verifiers.creation import (
-    AGENTS,
-    COPY,
-    REQUIREMENTS,
-    SCENARIOS,
+from engine.integrations.inspect.sources import find_task
+from engine.integrations.packaged_tasks.data_set import load_data
+from engine.integrations.packaged_tasks.project import (
     SETTINGS,
-    TIMEOUT_S,
-    TRAIN,
+    TaskProject,
+    begin_project,
     read_settings,
 )
-from engine.integrations.verifiers.data_set import load_data
-from engine.integrations.verifiers.inspection import LEFT_OUT
+from engine.integrations.packaged_tasks.wheels import LEFT_OUT
 from engine.protocol.problems import ConfigError
 from engine.protocol.requests.drafts import EnvironmentData
-from engine.runtime.files import move_into_place, replace_file
-from engine.storage.project import FILE, edit_text, read_toml, write_toml
-from engine.trust.projects import require_trust, trust_new_project
+from engine.storage.project import edit_text, read_toml, write_toml
 
 KIND = "inspect"
 ROLES = "model_roles"
@@ -42,35 +32,25 @@ def begin_task(folder: Path, name: str, arguments: dict[str, Any]) -> None:
     project of it that still has none, only the arguments are replaced. Raises ConfigError."""
     if not isinstance(arguments.get(ROLES, {}), dict):
         raise ConfigError.of(
-            "verifiers.bad_arguments",
+            "task.bad_arguments",
             f"{ROLES} is not an object.",
             'Write the model of each role, such as {"model_roles": {"grader": "openai/NAME"}}.',
             where="arguments",
         )
-    if (folder / SETTINGS).is_file() and (folder / FILE).is_file():
-        values = read_settings(folder)
-        if (folder / SCENARIOS).exists() or values.get("name") != name:
-            raise _taken(folder)
-        require_trust(folder)
-        _write_settings(folder, values | {"arguments": arguments})
-        return
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise _taken(folder)
+    begin_project(folder, name, arguments, partial(_find, name))
+
+
+def _find(name: str) -> TaskProject:
     source = find_task(name)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as scratch:
-        project = Path(scratch) / "project"
-        shutil.copytree(AGENTS / KIND, project)
-        if source.folder is not None:
-            copy_task(source.folder, project / COPY)
-        values = {"name": name, "kind": KIND, "module": source.module, "task": source.name}
-        _write_settings(project, values | {"registered": source.registered, "arguments": arguments})
-        replace_file(project / REQUIREMENTS, "".join(f"{one}\n" for one in source.requirements))
-        replace_file(project / FILE, _toml(source))
-        if folder.exists():
-            folder.rmdir()
-        move_into_place(project, folder)
-    trust_new_project(folder)
+    return TaskProject(
+        name=source.name,
+        description=f"The task {source.name} of Inspect.",
+        agent=KIND,
+        settings={"kind": KIND, "module": source.module, "task": source.name,
+                  "registered": source.registered},
+        requirements=source.requirements,
+        copy=partial(copy_task, source.folder) if source.folder else None,
+    )  # fmt: skip
 
 
 async def load_task_data(project: Path, limit: int) -> EnvironmentData:
@@ -107,25 +87,3 @@ def copy_task(source: Path, target: Path) -> None:
                 "Put the task and the files that it reads into a folder of their own.",
             )
     shutil.copytree(source, target, ignore=IGNORED, symlinks=True)
-
-
-def _write_settings(project: Path, values: dict[str, Any]) -> None:
-    replace_file(project / SETTINGS, json.dumps(values, indent=2, ensure_ascii=False) + "\n")
-
-
-def _taken(folder: Path) -> ConfigError:
-    return ConfigError.of(
-        "project.exists",
-        f"{folder} exists and is not empty.",
-        "Choose another name.",
-        where=str(folder),
-    )
-
-
-def _toml(source: TaskSource) -> str:
-    document = tomlkit.document()
-    document["name"] = source.name
-    document["description"] = f"The task {source.name} of Inspect."
-    document["agent"] = {"requirements": REQUIREMENTS, "timeout_s": TIMEOUT_S}
-    document["train"] = dict(TRAIN)
-    return tomlkit.dumps(document)

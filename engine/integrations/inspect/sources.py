@@ -9,8 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from engine.integrations.verifiers.inspection import sources_of_wheel, top_level_names
-from engine.integrations.verifiers.sources import download_wheel
+from engine.integrations.packaged_tasks.wheels import (
+    download_wheel,
+    sources_of_wheel,
+    top_level_names,
+)
 from engine.protocol.problems import ConfigError
 
 REQUIREMENTS = ("inspect-ai==0.3.285", "openai>=2")

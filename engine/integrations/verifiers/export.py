@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.environments.agent_packages import packages_name
-from engine.integrations.verifiers.creation import AGENTS, SETTINGS
+from engine.integrations.packaged_tasks.project import AGENTS, SETTINGS
 from engine.integrations.verifiers.sources import LIBRARY, LIBRARY_LINE, VERSIONS
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError

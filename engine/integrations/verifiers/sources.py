@@ -1,22 +1,18 @@
 """Environment that a person names: a package on PyPI, a folder, or a task set of the library."""
 
 import re
-import subprocess
-import sys
 import tempfile
 import tomllib
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from engine.integrations.verifiers.inspection import (
-    FoundModule,
-    Kind,
-    find_module,
+from engine.integrations.packaged_tasks.wheels import (
+    download_wheel,
     sources_of_folder,
     sources_of_wheel,
 )
+from engine.integrations.verifiers.inspection import FoundModule, Kind, find_module
 from engine.protocol.problems import ConfigError
-from engine.runtime.variables import without_secrets
 
 VERSIONS: dict[Kind, str] = {"taskset": "==0.4.0", "environment": ">=0.1.14,<0.4"}
 """Versions of verifiers: 0.4 has task sets alone, and before it most have `load_environment`."""
@@ -28,7 +24,6 @@ NAME = re.compile(
     r"(?P<package>[A-Za-z0-9][A-Za-z0-9._-]*)(?P<extras>\[[A-Za-z0-9,._-]+\])?"
     r"(?:==(?P<version>[A-Za-z0-9.!+]+))?(?::(?P<module>[A-Za-z_][\w.]*))?"
 )
-DOWNLOAD_S = 300
 LIBRARY = "verifiers"
 LIBRARY_LINE = re.compile(r"verifiers\b(?![-_.])", re.IGNORECASE)
 
@@ -80,36 +75,6 @@ def _of_package(match: re.Match[str]) -> EnvironmentSource:
         found = find_module(sources_of_wheel(wheel), package, match["module"] or "")
     lines = [f"{LIBRARY}{VERSIONS[found.kind]}", f"{package}{extras}=={version}"]
     return EnvironmentSource(package, found, lines)
-
-
-def download_wheel(requirement: str, folder: Path) -> Path:
-    options = ("--no-deps", "--only-binary=:all:", "--disable-pip-version-check", "--quiet")
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "pip", "download", *options, "--dest", str(folder), requirement],
-            capture_output=True,
-            text=True,
-            env=without_secrets(),
-            timeout=DOWNLOAD_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise ConfigError.of(
-            "verifiers.slow",
-            f"{requirement} was not downloaded within {DOWNLOAD_S} s.",
-            "Check the network connection, and try again.",
-        ) from error
-    wheels = sorted(folder.glob("*.whl"))
-    if done.returncode or not wheels:
-        lines = [one for one in done.stderr.splitlines() if one.startswith("ERROR:")]
-        why = lines[0].removeprefix("ERROR:").strip() if lines else "pip found no wheel"
-        raise ConfigError.of(
-            "verifiers.not_found",
-            f"The package {requirement} cannot be downloaded: {why}.",
-            "Check the name and the network; a package without a wheel can be named as a folder.",
-            detail=done.stderr[-4000:],
-        )
-    return wheels[0]
 
 
 def _of_folder(folder: Path) -> EnvironmentSource:

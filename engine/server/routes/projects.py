@@ -16,8 +16,8 @@ from engine.integrations.importers.scenarios import import_scenarios
 from engine.integrations.importers.storage import import_run
 from engine.integrations.inspect.creation import begin_task, is_task, load_task_data
 from engine.integrations.mcp_servers import discover_tools, set_server, views_of
+from engine.integrations.packaged_tasks.data_set import load_data
 from engine.integrations.verifiers.creation import begin_environment
-from engine.integrations.verifiers.data_set import load_data
 from engine.integrations.verifiers.installed import environment_names
 from engine.policy.fork_server import warm_up
 from engine.protocol.config.mcp import SetServer

@@ -34,7 +34,7 @@ FIELDS = {
     "verifiers.hub": "name",
     "verifiers.no_folder": "name",
     "verifiers.no_module": "name",
-    "verifiers.not_found": "name",
+    "task.not_found": "name",
     "verifiers.slow": "name",
     "verifiers.too_large": "name",
     "verifiers.bad_pyproject": "name",

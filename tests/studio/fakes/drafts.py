@@ -62,11 +62,11 @@ GONE = Problem(
     hint="Check the server's command or URL; start the server in a terminal to see its output.",
 )
 NOT_FOUND = Problem(
-    code="verifiers.not_found",
+    code="task.not_found",
     message="The package missing cannot be downloaded: No matching distribution found for missing.",
     hint="Check the name and the network; a package without a wheel can be named as a folder.",
 )
-HELD_OUT = "The environment has no data set for evaluation; every fifth row validates."
+HELD_OUT = "The task has no data set for evaluation; every fifth row validates."
 
 
 class FakeAuthoring:

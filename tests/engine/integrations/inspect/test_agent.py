@@ -2,7 +2,7 @@
 
 import ast
 
-from engine.integrations.verifiers.creation import AGENTS
+from engine.integrations.packaged_tasks.project import AGENTS
 
 TRACE = "INSPECT_TRACE_FILE"
 

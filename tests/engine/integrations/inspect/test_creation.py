@@ -7,7 +7,7 @@ import pytest
 
 from engine.integrations.inspect import creation
 from engine.integrations.inspect.creation import begin_task, is_task
-from engine.integrations.verifiers.creation import read_settings
+from engine.integrations.packaged_tasks.project import read_settings
 from engine.protocol.problems import ConfigError
 from engine.storage.project import load_config
 from engine.trust.projects import is_trusted

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.integrations.verifiers.creation import begin_environment, parse_arguments, read_settings
+from engine.integrations.packaged_tasks.project import parse_arguments, read_settings
+from engine.integrations.verifiers.creation import begin_environment
 from engine.integrations.verifiers.installed import names_in
 from engine.integrations.verifiers.sources import find_source
 from engine.protocol.problems import ConfigError
@@ -51,6 +52,15 @@ def test_folder_becomes_a_project(environment: Path, tmp_path: Path) -> None:
     agent = load_config(project).agent
     assert (agent.requirements, agent.timeout_s) == ("requirements.txt", 600)
     assert tomllib.loads((project / "project.toml").read_text())["name"] == "sums"
+
+
+@pytest.mark.parametrize(("name", "needs_servers"), [("textarena", False), ("openenv", True)])
+def test_task_sets_of_the_library_say_whether_they_need_servers(
+    tmp_path: Path, name: str, needs_servers: bool
+) -> None:
+    begin_environment(tmp_path / "project", name, {})
+    settings = read_settings(tmp_path / "project")
+    assert (settings["kind"], settings["needs_servers"]) == ("taskset", needs_servers)
 
 
 def test_unfinished_project_takes_new_arguments(environment: Path, tmp_path: Path) -> None:
@@ -141,4 +151,4 @@ def test_packages_that_need_the_library_are_listed(tmp_path: Path) -> None:
 def test_settings_are_json(environment: Path, tmp_path: Path) -> None:
     begin_environment(tmp_path / "project", str(environment), {})
     values = json.loads((tmp_path / "project" / "environment.json").read_text())
-    assert sorted(values) == ["arguments", "kind", "module", "name"]
+    assert sorted(values) == ["arguments", "kind", "module", "name", "needs_servers"]

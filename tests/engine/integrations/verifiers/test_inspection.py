@@ -5,12 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.integrations.verifiers.inspection import (
-    FoundModule,
-    find_module,
-    sources_of_folder,
-    sources_of_wheel,
-)
+from engine.integrations.packaged_tasks.wheels import sources_of_folder, sources_of_wheel
+from engine.integrations.verifiers.inspection import FoundModule, find_module
 from engine.protocol.problems import ConfigError
 
 CLASSIC = "import verifiers as vf\n\ndef load_environment(n=1):\n    raise SystemExit\n"

@@ -16,8 +16,8 @@ from tests.studio.fakes.environments import AGENT, at_home
 from tests.studio.screenshots.pages import studio_on
 
 BROKEN = Problem(
-    code="verifiers.not_loaded",
-    message="The environment cannot be loaded: TypeError: unexpected argument 'n'.",
+    code="task.not_loaded",
+    message="The task cannot be loaded: TypeError: unexpected argument 'n'.",
     hint="Check its arguments, and the packages in requirements.txt.",
 )
 

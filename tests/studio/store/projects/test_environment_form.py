@@ -41,7 +41,7 @@ def test_name_of_a_project_without_scenarios_is_free() -> None:
 
 
 def test_problems_have_a_field() -> None:
-    assert form.field_of("verifiers.not_found") == "name"
+    assert form.field_of("task.not_found") == "name"
     assert form.field_of("inspect.no_task") == "name"
     assert form.field_of("project.exists") == "folder"
     assert form.field_of("agent.needs_packages") == ""

@@ -1,4 +1,4 @@
-"""Reads the data set of an environment in the interpreter with its packages, and writes it as the
+"""Reads the data set of a packaged task in the interpreter with its packages, and writes it as the
 scenarios of its project."""
 
 import asyncio
@@ -14,8 +14,7 @@ from pydantic import Field, FiniteFloat, ValidationError
 
 from engine.environments.agent_packages import packages_python
 from engine.environments.bootstrap import life
-from engine.integrations.verifiers.creation import SCENARIOS, TRAIN, keep_weights, read_settings
-from engine.integrations.verifiers.sources import NETWORKED
+from engine.integrations.packaged_tasks.project import SCENARIOS, TRAIN, keep_weights, read_settings
 from engine.protocol.base import Value
 from engine.protocol.problems import Refused, first_invalid
 from engine.protocol.requests.drafts import EnvironmentData
@@ -51,7 +50,7 @@ MOST_WORDS = 400
 
 
 class Description(Value):
-    """Rows and weights of an environment, as the function `describe` of its agent writes them."""
+    """Rows and weights of a task, as the function `describe` of its agent writes them."""
 
     train: list[dict[str, Any]]
     validation: list[dict[str, Any]] | None = None
@@ -61,9 +60,9 @@ class Description(Value):
 
 
 async def load_data(project: Path, limit: int) -> EnvironmentData:
-    """Write the scenarios of an environment's project, at most `limit` for training, and the
+    """Write the scenarios of a task's project, at most `limit` for training, and the
     weights of its rewards. Raises ConfigError if the packages are missing, Refused if the project
-    is not trusted or the environment cannot be loaded; nothing is written then."""
+    is not trusted or the task cannot be loaded; nothing is written then."""
     await asyncio.to_thread(require_trust, project)
     settings = await asyncio.to_thread(read_settings, project)
     agent = (await asyncio.to_thread(load_config, project)).agent
@@ -83,12 +82,12 @@ def _parse(file: Path) -> Description:
     except (OSError, ValueError) as error:
         why = first_invalid(error) if isinstance(error, ValidationError) else str(error)
         raise Refused.of(
-            "verifiers.bad_description", f"The environment's data cannot be read: {why}."
+            "task.bad_description", f"The task's data cannot be read: {why}."
         ) from error
     if not found.train:
         raise Refused.of(
-            "verifiers.no_data",
-            "The data set of the environment is empty.",
+            "task.no_data",
+            "The data set of the task is empty.",
             "Check its arguments in environment.json.",
         )
     return found
@@ -99,12 +98,12 @@ def _write(
 ) -> EnvironmentData:
     train, validation = split(found, limit)
     notes = _notes(found, len(train), len(validation))
-    isolated = offline and settings["module"] not in NETWORKED and not trial_problem()
-    if settings["module"] in NETWORKED:
-        notes.append(f"The environment needs servers, {WITHOUT_SANDBOX}")
+    isolated = offline and not settings.get("needs_servers") and not trial_problem()
+    if settings.get("needs_servers"):
+        notes.append(f"The task needs servers, {WITHOUT_SANDBOX}")
     elif not offline:
         notes.append(
-            "The environment needs the network or the home folder to load, or starts threads then, "
+            "The task needs the network or the home folder to load, or starts threads then, "
             f"{WITHOUT_SANDBOX}"
         )
     is_taskset = settings.get("kind") == "taskset"
@@ -129,7 +128,7 @@ def _write(
 
 
 def split(found: Description, limit: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Rows for training, at most `limit`, and for validation: the environment's own, else every
+    """Rows for training, at most `limit`, and for validation: the task's own, else every
     fifth row, and the last one of fewer than five."""
     if found.validation is not None:
         return found.train[:limit], found.validation[:MOST_VALIDATION]
@@ -170,7 +169,7 @@ def _notes(found: Description, train: int, validation: int) -> list[str]:
             "Take more with --scenarios."
         )
     if found.validation is None and validation:
-        notes.append("The environment has no data set for evaluation; every fifth row validates.")
+        notes.append("The task has no data set for evaluation; every fifth row validates.")
     return notes
 
 
@@ -182,7 +181,7 @@ def _context(rows: list[dict[str, Any]]) -> int:
 
 
 async def _loads_offline(project: Path, python: str, home: Path) -> bool:
-    """Whether the environment loads without network, home folder and threads, as in a sandbox."""
+    """Whether the task loads without network, home folder and threads, as in a sandbox."""
     homes = dict.fromkeys(HOMES, str(home))
     try:
         await _run(project, python, ["-c", FORKABLE], OFFLINE | homes)
@@ -200,8 +199,8 @@ async def _run(
     if code == 0:
         return
     raise Refused.of(
-        "verifiers.not_loaded",
-        f"The environment cannot be loaded: {exception_of(text) or f'exit {code}'}.",
+        "task.not_loaded",
+        f"The task cannot be loaded: {exception_of(text) or f'exit {code}'}.",
         "Check its arguments, and the packages in requirements.txt.",
         where=str(project),
         detail=text[-8000:],
@@ -235,8 +234,8 @@ async def _run_once(
             code = await asyncio.wait_for(process.wait(), LIMIT_S)
         except TimeoutError:
             raise Refused.of(
-                "verifiers.slow",
-                f"The environment was not loaded within {LIMIT_S / 60:g} minutes.",
+                "task.slow",
+                f"The task was not loaded within {LIMIT_S / 60:g} minutes.",
                 "Choose arguments with less data, or run `python agent.py` in a terminal.",
             ) from None
         finally:

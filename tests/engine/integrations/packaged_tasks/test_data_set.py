@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine.integrations.verifiers import data_set
-from engine.integrations.verifiers.creation import begin_environment, read_settings
-from engine.integrations.verifiers.data_set import Description, exception_of, scenarios, split
+from engine.integrations.packaged_tasks import data_set
+from engine.integrations.packaged_tasks.data_set import Description, exception_of, scenarios, split
+from engine.integrations.packaged_tasks.project import read_settings
+from engine.integrations.verifiers.creation import begin_environment
 from engine.protocol.problems import ConfigError, Refused
 from engine.storage.project import load_config, load_scenarios
 
@@ -109,11 +110,11 @@ def test_environment_that_needs_its_home_runs_without_sandbox(project: Path) -> 
 
 
 def test_task_set_that_calls_servers_runs_without_sandbox(project: Path) -> None:
-    settings = read_settings(project) | {"module": "openenv", "kind": "taskset"}
+    settings = read_settings(project) | {"kind": "taskset", "needs_servers": True}
     (project / "environment.json").write_text(json.dumps(settings))
     found = asyncio.run(data_set.load_data(project, 500))
     assert not found.sandboxed
-    assert found.notes[-1].startswith("The environment needs servers, so its code runs with")
+    assert found.notes[-1].startswith("The task needs servers, so its code runs with")
     assert load_config(project).reward.weights == {"right": 2.0, "turns": 0.0}
 
 
@@ -147,7 +148,7 @@ def test_data_of_untrusted_or_other_projects_is_not_read(project: Path, tmp_path
     with pytest.raises(Refused, match="not trusted"):
         asyncio.run(data_set.load_data(copy, 5))
     (project / "environment.json").unlink()
-    with pytest.raises(ConfigError, match="is not a project of an environment"):
+    with pytest.raises(ConfigError, match="is not a project of a packaged task"):
         asyncio.run(data_set.load_data(project, 5))
 
 
