@@ -76,9 +76,7 @@ class SampleGallery(QWidget):
         self._big_title.setVisible(begin)
         self._title.setVisible(not begin)
         self._title.set_words("Start from a sample" if self._samples else "Loading samples…")
-        words = (
-            "Each sample is a working project with agent, scenarios and rewards; it trains locally."
-        )
+        words = "Working projects with agent, scenarios and rewards."
         self._words.set_words(
             words if self._samples else "Samples appear once the engine is running."
         )
