@@ -36,7 +36,7 @@ class TaskProject(NamedTuple):
     agent: str
     """Folder of `resources/agents` with its agent."""
     settings: dict[str, Any]
-    """What the agent reads from `SETTINGS`, besides name and arguments."""
+    """Values of `SETTINGS` for the agent, besides name and arguments."""
     requirements: list[str]
     """Lines of its requirements file."""
     copy: Callable[[Path], None] | None = None

@@ -35,7 +35,7 @@ SETTINGS = (
 """Files and folders of /etc that programs need and that have no secrets."""
 OURS = ("dev", "etc", "proc", "project", "run", "scratch", "sys", "tmp")
 OUR_SETTINGS = ("group", "hosts", "mtab", "passwd", "resolv.conf")
-"""What an image has at its top and in its etc that a sandbox has of its own."""
+"""Names at the top of an image, and in its etc, of which a sandbox has its own."""
 
 
 def main() -> None:
