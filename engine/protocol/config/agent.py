@@ -8,6 +8,8 @@ from pydantic import Field, field_validator, model_validator
 from engine.protocol.base import Section
 
 NAME = re.compile(r"[A-Za-z][\w-]{0,39}")
+ImageName = Annotated[str, Field(max_length=500, pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$")]
+"""Name, address or id of a container image; never an option of a command line."""
 RESERVED = ("main", "other")
 """Names of conversations that no rule names."""
 
@@ -84,10 +86,10 @@ class AgentConfig(Section):
     """Isolation of a rollout: none, with your rights, or a process in a sandbox of its own
     (Linux), which sees system folders, the project without its scoring, and a scratch folder, and
     reaches the model alone. With `container`, the system is that of agent.image."""
-    image: Annotated[str, Field(max_length=500)] | None = None
+    image: ImageName | None = None
     """Container image with the agent's Python and packages, such as python:3.12-slim; Podman or
     Docker must have it on this machine."""
-    rewards_image: Annotated[str, Field(max_length=500)] | None = None
+    rewards_image: ImageName | None = None
     """Container image in which rewards.py runs; agent.image when empty."""
     allowed_hosts: tuple[Annotated[str, Field(min_length=1, max_length=300)], ...] = ()
     """Hosts that a sandboxed agent may reach by HTTPS besides the model, such as pypi.org,

@@ -131,6 +131,8 @@ def show_image(folder: str) -> None:
     """Show the files of a container image, but for the folders and settings that are ours."""
     for prefix, ours in (("", OURS), ("etc", OUR_SETTINGS)):
         os.makedirs(os.path.join(ROOT, prefix), exist_ok=True)
+        if os.path.islink(os.path.join(folder, prefix)):
+            continue  # it would lead to this machine's files
         with os.scandir(os.path.join(folder, prefix)) as entries:
             for entry in entries:
                 target = os.path.join("/", prefix, entry.name)

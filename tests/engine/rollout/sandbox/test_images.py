@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from engine.protocol.config.agent import AgentConfig
 from engine.protocol.problems import ConfigError
 from engine.rollout.agents.processes import AgentResult, Attempt
+from engine.rollout.sandbox import launcher
 from engine.rollout.sandbox.images import find_image, python_in, unpack
 from engine.rollout.sandbox.machine import agent_checks
 from engine.rollout.sandbox.pool import agent_pool, check_link
@@ -135,6 +136,21 @@ def test_link_that_leaves_the_project_is_refused(tmp_path: Path) -> None:
                 check_link(tmp_path / "rewards.py")
 
 
+def test_folder_of_settings_that_is_a_link_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image, secrets = tmp_path / "image", tmp_path / "secrets"
+    for folder in (image / "usr", secrets, tmp_path / "root"):
+        folder.mkdir(parents=True)
+    (secrets / "key").write_text("of this machine")
+    (image / "etc").symlink_to(secrets)
+    shown: list[tuple[str, str]] = []
+    monkeypatch.setattr(launcher, "ROOT", str(tmp_path / "root"))
+    monkeypatch.setattr(launcher, "show", lambda *places: shown.append(places))
+    launcher.show_image(str(image))
+    assert shown == [(str(image / "usr"), "/usr")]
+
+
 def test_machine_without_podman_and_docker_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(ConfigError, match="neither Podman nor Docker"):
@@ -145,6 +161,8 @@ def test_machine_without_podman_and_docker_is_named(monkeypatch: pytest.MonkeyPa
     ("more", "words"),
     [
         ({}, "no image: set agent.image"),
+        ({"image": "--help"}, "image"),
+        ({"image": "a b"}, "image"),
         ({"image": "a", "requirements": "requirements.txt"}, "both an image and requirements"),
     ],
 )
