@@ -36,7 +36,7 @@ class Conversation:
     tools: list[dict[str, Any]] = field(default_factory=list)
     """Tools of the last call that offered any."""
     messages: list[dict[str, Any]] = field(default_factory=list)
-    """Longest list of messages, with the answer to it."""
+    """Longest list of messages, with the first answer to it."""
     answers: int = 0
 
     @property
@@ -49,7 +49,7 @@ class Conversation:
         """Record the answer to a call with these messages and tools."""
         self.answers += 1
         self.tools = tools or self.tools
-        if len(messages) >= len(self.messages) - 1:
+        if len(messages) >= len(self.messages):
             self.messages = [*messages, answer]
 
     def fits(self, rule: ConversationRule) -> bool:

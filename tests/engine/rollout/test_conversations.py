@@ -85,6 +85,16 @@ def test_agent_that_asks_about_each_move_anew_holds_main_conversations() -> None
     assert described(named) == [(2, "main", True, 1), (0, "main", True, 1), (1, "main", True, 1)]
 
 
+def test_first_of_several_answers_to_the_same_messages_is_kept() -> None:
+    found = Conversations()
+    number = found.find([SYSTEM, TASK])
+    for text in ("first", "second"):
+        found.record(number, [SYSTEM, TASK], [], {"role": "assistant", "content": text})
+    (only,) = found.named(ConversationsConfig())
+    assert only.conversation.messages[-1]["content"] == "first"
+    assert only.conversation.answers == 2
+
+
 def test_calls_without_answer_are_no_conversation() -> None:
     found = Conversations()
     found.find([TITLE, TASK])
