@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.protocol.addresses import check_model, is_loopback, normal_address
@@ -87,6 +87,7 @@ def test_usual_model_names_are_accepted(model: str) -> None:
     assert check_model(model) == model
 
 
+@example("[::1]", False)
 @given(st.text(alphabet="a.:/@\\[]#?%0189 \n\tı-_", max_size=30), st.booleans())
 def test_normalized_address_has_the_same_host_in_two_parsers(text: str, local: bool) -> None:
     try:
@@ -95,7 +96,8 @@ def test_normalized_address_has_the_same_host_in_two_parsers(text: str, local: b
     except (ValueError, httpx.InvalidURL):
         return
     assert host == urlsplit(normal).hostname
-    assert is_loopback(normal) == (host == "localhost" or is_loopback(f"http://{host}"))
+    bare = f"[{host}]" if ":" in host else host
+    assert is_loopback(normal) == (host == "localhost" or is_loopback(f"http://{bare}"))
     assert normal_address(normal) == normal
 
 

@@ -2,9 +2,10 @@
 
 import time
 from functools import partial
-from typing import Any
+from typing import Any, get_args
 
 from engine.protocol.requests.remote import FarEngine, HostTick, HostView
+from studio.services.servers import HostAction
 from tests.studio.buttons.stage import Row, Scene, Stage
 from tests.studio.fakes.servers import (
     BUILD,
@@ -29,12 +30,15 @@ Retrying = partial(view, state="reconnecting", failures=1)
 
 
 async def set_server(stage: Stage, one: HostView) -> None:
-    """Set a server's state, and wait until the window shows it."""
-    servers = stage.backend.servers
+    """Set a server's state, and wait until the window shows it. Requests of the row before, such as
+    the disconnect of a closed sheet, come first: they would change the state once more."""
+    servers, name = stage.backend.servers, one.spec.name
     servers.pace_s = 30.0
-    if servers.views.get(one.spec.name) != one:
+    jobs = ("add", *get_args(HostAction))
+    await stage.session.hosts.tasks.settled(*(f"{job} {name}" for job in jobs))
+    if servers.views.get(name) != one:
         servers.put(one)
-    await stage.until(lambda: stage.session.hosts.view(one.spec.name) == one)
+    await stage.until(lambda: stage.session.hosts.view(name) == one)
 
 
 async def server_list(stage: Stage, one: HostView) -> None:
