@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ STREAM_INTERVAL = 8
 LOG_CHARS = 6000
 """Characters of the server's log in a problem."""
 ERROR = re.compile(r"(?:^|\s)((?:\w+\.)*\w*(?:Error|Exception): .+)")
+ENDED = (psutil.STATUS_DEAD, psutil.STATUS_ZOMBIE)
 MEMORY_WORDS = (
     "out of memory",
     "No available memory for the cache blocks",
@@ -160,20 +162,24 @@ class ServerProcess:
                 where="backend.sampler",
             )
         folder = Path(tempfile.mkdtemp(prefix="vllm-", dir=runtime_dir()))
-        with log.open("ab") as output:
-            start = output.tell()
-            process = await asyncio.create_subprocess_exec(
-                str(python),
-                "-m",
-                MODULE,
-                *plan.arguments(folder / "socket"),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                cwd=folder,
-                env=_environment(plan.environment()),
-                start_new_session=True,
-            )
+        try:
+            with log.open("ab") as output:
+                start = output.tell()
+                process = await asyncio.create_subprocess_exec(
+                    str(python),
+                    "-m",
+                    MODULE,
+                    *plan.arguments(folder / "socket"),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=output,
+                    cwd=folder,
+                    env=_environment(plan.environment()),
+                    start_new_session=True,
+                )
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         return cls(process, folder / "socket", log, start)
 
     @property
@@ -196,11 +202,12 @@ class ServerProcess:
 
     async def kill(self) -> None:
         """Kill the server and its child processes; returns when they have ended."""
-        _, *others = await asyncio.to_thread(self._look)
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        await asyncio.to_thread(self._look)
+        if self.alive:  # its group as a whole, so that none of them starts another meanwhile
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
         await self._process.wait()  # nobody else may take its exit status
-        await asyncio.to_thread(end_processes, others)
+        await asyncio.to_thread(self._end_others)
 
     async def end(self) -> None:
         """Kill the server and its child processes, and delete its private folder."""
@@ -221,6 +228,14 @@ class ServerProcess:
             hint="See the run's log, or set backend.sampler to torch to sample without vLLM.",
             detail=text[-LOG_CHARS:],
         )
+
+    def _end_others(self) -> None:
+        """Kill the descendants that still run, and those that they have started meanwhile."""
+        for _ in range(3):
+            _, *others = self._look()
+            if not (running := [one for one in others if _status(one) not in ENDED]):
+                return
+            end_processes(running)
 
     def _look(self) -> list[psutil.Process]:
         """Server process and its descendants, including those that were reparented later."""

@@ -300,7 +300,6 @@ def test_close_ends_requests_that_wait_for_a_server(harness: VllmHarness) -> Non
         ends = await asyncio.gather(*sampling, return_exceptions=True)
         assert [type(end) for end in ends] == [ChildDied] * 4, ends
         assert time.monotonic() - start < 10
-        remaining = [p for p in starting if "vllm" in _command_line(p)]
-        assert not remaining
+        assert not [words for p in starting if "vllm" in (words := _command_line(p))]
 
     harness.run(work())
