@@ -1,7 +1,7 @@
 """Gradients of one batch: prefix trees without padding, the head on trained tokens only."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -10,19 +10,17 @@ from torch import Tensor
 from engine.policy.base import ScoreBatch, Scores, TrainBatch, TrainItem
 from engine.policy.prefix import shared
 from engine.policy.torch.model.model import LoraModel
-from engine.policy.torch.training.loss import (
-    Tokens,
-    k3,
-    policy_gradient,
-    ratio_metrics,
-    supervised,
-    value_loss,
-    value_metrics,
-)
 from engine.policy.torch.training.prefix_tree import Forest, TreePlan, grow
 from engine.policy.torch.training.ranks import Ranks
+from engine.policy.torch.training.terms import (
+    Computed,
+    Terms,
+    kept,
+    loss_terms,
+    metrics_of,
+    numbers_of,
+)
 from engine.policy.torch.utilization import TrainEffort
-from engine.protocol.config.algorithm import ValueCredit
 from engine.protocol.problems import PolicyError
 
 Progress = Callable[[int, int], None]
@@ -39,28 +37,6 @@ class Trained(NamedTuple):
     """Index [M] into N: siblings with the same token share its log-prob."""
     masks_NW: Tensor | None
     """Masks of the grammars, W words of 32 tokens; None if no token was sampled under one."""
-
-
-class Numbers(NamedTuple):
-    """Per-token inputs of the loss for M trained tokens; None for data that the batch lacks."""
-
-    tokens: Tokens
-    """Token data without the trainer's log-probs."""
-    weights_M: Tensor
-    values_M: Tensor | None
-    returns_M: Tensor | None
-
-
-class Terms(NamedTuple):
-    """Losses of M tokens before averaging, and their terms, for metrics."""
-
-    losses_M: Tensor
-    tokens: Tokens
-    entropy_M: Tensor
-    kl_M: Tensor | None = None
-    missed_M: Tensor | None = None
-    values_M: Tensor | None = None
-    returns_M: Tensor | None = None
 
 
 def forward_backward(
@@ -84,56 +60,32 @@ def forward_backward(
         with model.recomputing():
             terms = _terms(model, batch, items, plan, trained)
             (terms.losses_M.sum() / batch.normaliser).backward()  # type: ignore[no-untyped-call]
-        parts.append(_kept(terms, done))
+        parts.append(kept(terms, done))
         done += len(items)
         places = len(trained.places_N.unique())
         effort.ran(plan, places, len(trained.places_N), reference=terms.kl_M is not None)
         progress(done, len(batch.items))
     used = effort.metrics(model.limits, time.perf_counter() - start_s) if parts else {}
     shares = ranks.gathered(parts) if ranks else [parts]
-    return (_metrics(batch, _in_a_row(shares)) | used) if shares else used
+    return (metrics_of(batch, _in_a_row(shares)) | used) if shares else used
 
 
 def _terms(
     model: LoraModel, batch: TrainBatch, items: list[TrainItem], plan: TreePlan, trained: Trained
 ) -> Terms:
-    algorithm = batch.algorithm
-    given = _numbers(items, batch.objective == "supervised", model.device)
+    algorithm, sampled = batch.algorithm, batch.objective == "policy_gradient"
+    given = numbers_of(items, not sampled, model.device)
     hidden_NH = model.hidden(plan)[trained.places_N]
-    bends, masks_NW = bool(algorithm.entropy), trained.masks_NW
     logprobs_N, entropy_N = model.selected_logprobs(
-        hidden_NH, trained.targets_N, batch.temperature, bends, masks_NW
+        hidden_NH, trained.targets_N, batch.temperature, bool(algorithm.entropy), trained.masks_NW
     )
-    tokens = given.tokens._replace(logprobs_M=logprobs_N[trained.which_M])
-    terms = Terms(supervised(tokens.logprobs_M), tokens, entropy_N[trained.which_M])
-    if batch.objective == "supervised":
-        return terms
-    losses_M = policy_gradient(tokens, algorithm)
-    if algorithm.kl and algorithm.kl_in == "loss":
-        reference_N = _reference(model, plan, trained, batch.temperature)
-        kl_M = k3(tokens.logprobs_M, reference_N[trained.which_M])
-        losses_M = losses_M + algorithm.kl * kl_M
-        terms = terms._replace(kl_M=kl_M)
-    if algorithm.entropy:
-        losses_M = losses_M - algorithm.entropy * terms.entropy_M
-    if given.values_M is not None and given.returns_M is not None:
-        assert isinstance(algorithm.credit, ValueCredit)
-        values_M = _values(model, hidden_NH)[trained.which_M]
-        missed_M = value_loss(values_M, given.values_M, given.returns_M, algorithm.credit.clip)
-        losses_M = losses_M + algorithm.credit.weight * missed_M
-        terms = terms._replace(missed_M=missed_M, values_M=values_M, returns_M=given.returns_M)
-    return terms._replace(losses_M=losses_M * given.weights_M)
-
-
-def _kept(terms: Terms, sequences: int) -> Terms:
-    """Terms without the autograd graph, with sequence indices offset by `sequences`."""
-    tokens = terms.tokens._replace(
-        logprobs_M=terms.tokens.logprobs_M.detach(),
-        sequences_M=terms.tokens.sequences_M + sequences,
-    )
-    optional = (terms.kl_M, terms.missed_M, terms.values_M, terms.returns_M)
-    known = [None if value is None else value.detach() for value in optional]
-    return Terms(terms.losses_M.detach(), tokens, terms.entropy_M.detach(), *known)
+    found = [logprobs_N, entropy_N, None, None]
+    if sampled and algorithm.kl and algorithm.kl_in == "loss":
+        found[2] = _reference(model, plan, trained, batch.temperature)
+    if sampled and given.values_M is not None and given.returns_M is not None:
+        found[3] = _values(model, hidden_NH)
+    computed = Computed(*(None if one is None else one[trained.which_M] for one in found))
+    return loss_terms(batch, given, computed)
 
 
 def _in_a_row(shares: list[list[Terms]]) -> list[Terms]:
@@ -141,29 +93,8 @@ def _in_a_row(shares: list[list[Terms]]) -> list[Terms]:
     found: list[Terms] = []
     for parts in shares:
         before = int(found[-1].tokens.sequences_M[-1]) + 1 if found else 0
-        found += [_kept(part, before) for part in parts] if before else parts
+        found += [kept(part, before) for part in parts] if before else parts
     return found
-
-
-def _metrics(batch: TrainBatch, parts: list[Terms]) -> dict[str, float]:
-    sums = torch.stack([part.losses_M.sum() for part in parts])
-    metrics = {
-        "loss": (sums.sum() / batch.normaliser).item(),
-        "entropy": torch.cat([part.entropy_M for part in parts]).mean().item(),
-    }
-    if batch.objective == "policy_gradient":
-        tokens = Tokens(*map(_joined, zip(*(part.tokens for part in parts), strict=True)))  # type: ignore[arg-type]
-        metrics |= ratio_metrics(tokens, batch.algorithm)
-    kl_M, missed_M, values_M, returns_M = (
-        _joined([getattr(part, name) for part in parts])
-        for name in ("kl_M", "missed_M", "values_M", "returns_M")
-    )
-    if kl_M is not None:
-        metrics["kl"] = kl_M.mean().item()
-    if missed_M is not None and values_M is not None and returns_M is not None:
-        metrics["value/loss"] = missed_M.mean().item()
-        metrics |= value_metrics(values_M, returns_M)
-    return metrics
 
 
 @torch.no_grad()
@@ -279,34 +210,3 @@ def _all_masks(masks: dict[int, Tensor], count: int, model: LoraModel) -> Tensor
     masks_NW = torch.full((count, len(next(iter(masks.values())))), -1, dtype=torch.int32)
     masks_NW[list(masks)] = torch.stack(list(masks.values()))
     return masks_NW.to(model.device)
-
-
-def _numbers(items: list[TrainItem], unsampled: bool, device: torch.device) -> Numbers:
-    counts = torch.tensor([sum(end - start for start, end in item.spans) for item in items])
-
-    def joined(lists: list[list[float]]) -> Tensor | None:
-        values = [value for of_item in lists for value in of_item]
-        return torch.tensor(values, device=device) if values else None
-
-    nothing = torch.zeros(int(counts.sum()), device=device)
-    sampled = None if unsampled else joined([item.logprobs for item in items])
-    taught = None if unsampled else joined([item.advantages for item in items])
-    tokens = Tokens(
-        logprobs_M=nothing,
-        sampler_logprobs_M=nothing if sampled is None else sampled,
-        advantages_M=nothing if taught is None else taught,
-        sequences_M=torch.arange(len(items)).repeat_interleave(counts).to(device),
-        old_logprobs_M=joined([item.old_logprobs for item in items]),
-    )
-    return Numbers(
-        tokens,
-        torch.tensor([item.weight for item in items]).repeat_interleave(counts).to(device),
-        joined([item.values for item in items]),
-        joined([item.returns for item in items]),
-    )
-
-
-def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:
-    """Concatenation over all micro-batches; None if any part is None."""
-    known = [part for part in parts if part is not None]
-    return torch.cat(known) if len(known) == len(parts) else None
