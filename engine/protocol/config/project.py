@@ -83,6 +83,9 @@ class BackendConfig(Section):
     much as the memory forecast requires."""
     share_card: bool = False
     """Start the run even if other programs use GPU memory that it is forecast to need."""
+    cluster: str = ""
+    """Name of the cluster (see `atelier clusters`) that samples and trains in place of this
+    machine; its server decides on precision, GPUs and memory."""
 
     @model_validator(mode="after")
     def _check_weights(self) -> "BackendConfig":

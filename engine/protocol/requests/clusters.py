@@ -1,0 +1,64 @@
+"""Clusters: servers with Tinker's API that sample and train, their settings and what a test of the
+connection found."""
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from engine.protocol.addresses import normal_address
+from engine.protocol.base import Request, Value
+from engine.protocol.problems import Problem
+
+ClusterClient = Literal["tinker-json", "tinker"]
+"""Environment with the SDK that speaks a cluster's version of the protocol."""
+
+
+class ClusterSpec(Value):
+    """Settings of a cluster. Its API key is never part of them."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    """Local name of the cluster."""
+    address: Annotated[str, AfterValidator(normal_address)]
+    """Base URL of its API; an unencrypted one only on this machine (loopback), as through an SSH
+    tunnel."""
+    client: ClusterClient = "tinker"
+    """SDK to use: `tinker-json` for SkyRL 0.3, `tinker` for the hosted service."""
+
+
+class ClusterModel(Value):
+    """Base model that a cluster serves."""
+
+    name: str
+    max_context: int | None = None
+    """Maximum context in tokens, if the cluster tells it."""
+
+
+class ClusterReport(Value):
+    """Result of a connection test."""
+
+    models: list[ClusterModel]
+    client: str
+    """Name and version of the SDK."""
+    seconds: float
+    """Duration of the test."""
+
+
+class ClusterView(Value):
+    """Listed cluster with its latest connection test in this engine."""
+
+    spec: ClusterSpec
+    has_key: bool = False
+    """Whether the engine has an API key for it."""
+    report: ClusterReport | None = None
+    problem: Problem | None = None
+    """Why the latest test failed."""
+
+
+class ClusterList(Value):
+    clusters: list[ClusterView]
+
+
+class LendClusterKey(Request):
+    """API key of a cluster, kept in memory for the life of the engine; empty removes it."""
+
+    key: str = Field(repr=False, max_length=1000)
