@@ -1,5 +1,6 @@
 """Connection test of a cluster."""
 
+import tempfile
 import time
 from pathlib import Path
 
@@ -9,16 +10,16 @@ from engine.protocol.requests.clusters import ClusterReport, ClusterSpec
 from engine.runtime.child import ChildDied
 
 
-async def check_cluster(spec: ClusterSpec, key: str, log: Path) -> ClusterReport:
-    """Connect to a cluster and list its models; the client's output goes to `log`. Raises
-    PolicyError with the reason (no answer, refused key, another protocol version),
-    EnvironmentMissing if the SDK cannot be installed."""
+async def check_cluster(spec: ClusterSpec, key: str) -> ClusterReport:
+    """Connect to a cluster and list its models. Raises PolicyError with the reason (no answer,
+    refused key, another protocol version), EnvironmentMissing if the SDK cannot be installed."""
     start_s = time.monotonic()
-    try:
-        cluster = await Cluster.connect(spec, key, log)
-    except ChildDied as died:
-        raise PolicyError(died.problem) from died
-    await cluster.close()
+    with tempfile.TemporaryDirectory(prefix="atelier-") as scratch:
+        try:
+            cluster = await Cluster.connect(spec, key, Path(scratch) / "log")
+        except ChildDied as died:
+            raise PolicyError(died.problem) from died
+        await cluster.close()
     return ClusterReport(
         models=cluster.models, client=cluster.client, seconds=time.monotonic() - start_s
     )

@@ -182,12 +182,8 @@ class Client:
                 for tokens in message["texts"]
             )
         )
-        return {
-            "logprobs": [
-                list(row[1 : len(tokens)])
-                for row, tokens in zip(found, message["texts"], strict=True)
-            ]
-        }
+        rows = zip(found, message["texts"], strict=True)
+        return {"logprobs": [_after_first(row, len(tokens)) for row, tokens in rows]}
 
     async def _op_save(self, message: dict[str, Any]) -> dict[str, Any]:
         """Save weights and optimizer on the cluster; returns the path."""
@@ -346,6 +342,12 @@ def _selected(done: types.ForwardBackwardOutput, items: list[dict[str, Any]]) ->
         logprobs = output["logprobs"].tolist()
         rows.append([logprobs[n - 1] for start, end in item["spans"] for n in range(start, end)])
     return rows
+
+
+def _after_first(row: list[float | None], count: int) -> list[float | None]:
+    """Log-probs of the tokens after the first of `count`: some servers return a number (None) for
+    the first too, others none."""
+    return list(row[-(count - 1) :])
 
 
 def _spread(values: list[float], spans: list[list[int]], end: int) -> list[float]:
