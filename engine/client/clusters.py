@@ -1,0 +1,34 @@
+"""Calls about clusters."""
+
+from engine.client.transport import Transport
+from engine.protocol.requests.clusters import ClusterList, ClusterSpec, ClusterView
+
+CHECK_S = 900.0
+"""Timeout in seconds of a connection test, the first of which may install the SDK."""
+
+
+class ClusterCalls(Transport):
+    """Calls about the list of clusters, their API keys and connection tests."""
+
+    async def clusters(self) -> ClusterList:
+        return await self._ask("GET", "/clusters", ClusterList)
+
+    async def put_cluster(self, spec: ClusterSpec) -> ClusterList:
+        """Add a cluster, or change the one of the same name. Raises Refused for an address that is
+        not encrypted, or while an active run uses the cluster."""
+        return await self._ask("PUT", "/clusters", ClusterList, body=spec)
+
+    async def remove_cluster(self, name: str) -> ClusterList:
+        """Remove a cluster from the list. Raises Refused if it is unknown or an active run uses
+        it."""
+        return await self._ask("DELETE", f"/clusters/{name}", ClusterList)
+
+    async def check_cluster(self, name: str) -> ClusterView:
+        """Test the connection to a cluster. A failed test is part of the answer (`problem`)."""
+        path = f"/clusters/{name}/check"
+        return await self._ask("POST", path, ClusterView, timeout=CHECK_S)
+
+    async def lend_cluster_key(self, name: str, key: str) -> None:
+        """Send a cluster's API key to the engine, which keeps it in memory only; empty removes
+        it."""
+        await self._send("PUT", f"/clusters/{name}/key", json={"key": key})
