@@ -2,7 +2,10 @@
 
 import contextlib
 import os
+import pty
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +13,10 @@ import psutil
 import pytest
 
 from engine.protocol.problems import Refused
-from engine.protocol.requests.clusters import ClusterSpec
+from engine.protocol.requests.clusters import ClusterList, ClusterSpec
 from engine.protocol.requests.runs import StartRun
-from tests.engine_http.conftest import Engine, start_engine, stop_engine
+from tests.engine_http.conftest import ROOT, Engine, start_engine, stop_engine
+from tests.support.engine_starter import run_command
 
 CANARY = "tml-canary-4711-0815"
 HOSTED = ClusterSpec(name="hosted", address="https://tinker.example/services/prod")
@@ -134,3 +138,85 @@ def test_cluster_of_an_active_run_is_neither_removed_nor_changed(
         assert view.spec == spec
         engine.stop_runs(project.parent)
     assert engine.call(lambda client: client.remove_cluster("silent")).clusters == []
+
+
+def test_clusters_are_added_listed_and_removed_in_the_terminal(workspace: Path) -> None:
+    def clusters(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return run_command("clusters", *arguments, "--workspace", str(workspace), timeout_s=100)
+
+    assert "atelier clusters add NAME --address URL" in clusters("list").stdout
+    for name, address, code, words in (
+        ("plain", "http://gpu.example", 1, "not encrypted"),
+        ("bad name", "https://gpu.example", 2, "The name must begin with"),
+        ("odd", "gpu.example", 2, "The base URL must begin with https://"),
+    ):
+        refused = clusters("add", name, "--address", address)
+        assert refused.returncode == code
+        assert words in refused.stderr
+        assert len(refused.stderr.strip().splitlines()) == 1
+    added = clusters("add", "hosted", "--address", HOSTED.address, "--client", "tinker-json")
+    assert (added.returncode, "atelier clusters check hosted" in added.stdout) == (0, True)
+    assert HOSTED.address in clusters("list").stdout
+    listed = ClusterList.model_validate_json(clusters("list", "--json").stdout)
+    assert [(one.spec.name, one.spec.client) for one in listed.clusters] == [
+        ("hosted", "tinker-json")
+    ]
+    asked = clusters("check", "hosted")
+    assert asked.returncode == 2
+    assert "Set the variable TINKER_API_KEY, or run the command in a terminal." in asked.stderr
+    unknown = clusters("check", "other")
+    assert (unknown.returncode, "no cluster called other" in unknown.stderr) == (1, True)
+    assert clusters("remove", "hosted").returncode == 0
+    assert "no cluster called hosted" in clusters("remove", "hosted").stderr
+
+
+def test_training_on_a_cluster_needs_its_key_and_a_cluster(project: Path, workspace: Path) -> None:
+    def command(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        return run_command(*arguments, "--workspace", str(workspace), timeout_s=100)
+
+    for words in (("train",), ("train", "--baseline"), ("sft",)):
+        chosen = (words[0], str(project), *words[1:], "--cluster", "hosted")
+        unknown = command(*chosen)
+        assert unknown.returncode != 0
+        assert "no cluster called hosted" in unknown.stderr
+        both = command(*chosen, "--host", "gpu")
+        assert both.returncode == 2
+        assert "--host: not allowed with argument --cluster" in both.stderr
+    command("clusters", "add", "hosted", "--address", HOSTED.address)
+    assert "There is no API key for hosted." in command(*chosen).stderr
+    command("clusters", "remove", "hosted")
+
+
+def test_key_is_typed_without_being_shown(workspace: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("TINKER_API_KEY", raising=False)
+        engine = start_engine(workspace)
+    try:
+        engine.call(lambda client: client.put_cluster(HOSTED))
+        shown = type_in_terminal(
+            ("clusters", "check", "hosted", "--workspace", str(workspace)), f"{CANARY}\n"
+        )
+        assert "API key of hosted:" in shown
+        assert CANARY not in shown
+        assert engine.call(lambda client: client.clusters()).clusters[0].has_key
+    finally:
+        stop_engine(engine)
+
+
+def type_in_terminal(arguments: tuple[str, ...], typed: str) -> str:
+    """Run a command in a terminal, type at its first question, and return all that is shown."""
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "engine", *arguments]
+    process = subprocess.Popen(argv, stdin=theirs, stdout=theirs, stderr=theirs, cwd=ROOT,
+                               start_new_session=True)  # fmt: skip
+    os.close(theirs)
+    shown = b""
+    with contextlib.suppress(OSError):  # the terminal closes with the command
+        while part := os.read(ours, 4096):
+            shown += part
+            if typed and b": " in shown:
+                os.write(ours, typed.encode())
+                typed = ""
+    os.close(ours)
+    process.wait(timeout=30)
+    return shown.decode()

@@ -40,7 +40,7 @@ def test_clusters_are_added_changed_and_removed() -> None:
     remove_cluster("local")
     remove_cluster("local")
     assert read_clusters() == [HOSTED]
-    with pytest.raises(Refused, match="no cluster called local.*atelier clusters add"):
+    with pytest.raises(Refused, match=r"no cluster called local.*atelier clusters add"):
         find_cluster("local")
 
 
@@ -62,7 +62,7 @@ def test_file_is_readable_by_its_owner_alone() -> None:
     ],
 )  # fmt: skip
 def test_address_without_encryption_is_refused(address: str) -> None:
-    with pytest.raises(ConfigError, match="not encrypted.*https://, or an SSH tunnel"):
+    with pytest.raises(ConfigError, match=r"not encrypted.*https://, or an SSH tunnel"):
         put_cluster(ClusterSpec(name="plain", address=address))
     assert read_clusters() == []
 
