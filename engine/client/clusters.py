@@ -1,6 +1,8 @@
 """Calls about clusters."""
 
-from engine.client.transport import Transport
+from pydantic import TypeAdapter
+
+from engine.client.transport import Transport, parse
 from engine.protocol.requests.clusters import ClusterList, ClusterSpec, ClusterView
 
 CHECK_S = 900.0
@@ -27,6 +29,13 @@ class ClusterCalls(Transport):
         """Test the connection to a cluster. A failed test is part of the answer (`problem`)."""
         path = f"/clusters/{name}/check"
         return await self._ask("POST", path, ClusterView, timeout=CHECK_S)
+
+    async def check_cluster_settings(self, spec: ClusterSpec, key: str) -> ClusterView:
+        """Test the connection with settings that need not be in the list. An empty key uses the one
+        that was lent for this cluster and address."""
+        body = {"spec": spec.model_dump(mode="json"), "key": key}
+        response = await self._send("POST", "/clusters/check", json=body, timeout=CHECK_S)
+        return parse(response, TypeAdapter(ClusterView))
 
     async def lend_cluster_key(self, name: str, key: str) -> None:
         """Send a cluster's API key to the engine, which keeps it in memory only; empty removes

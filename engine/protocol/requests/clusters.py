@@ -60,6 +60,14 @@ class ClusterList(Value):
     clusters: list[ClusterView]
 
 
+class CheckCluster(Request):
+    """Connection test of settings that need not be in the list."""
+
+    spec: ClusterSpec
+    key: str = Field(default="", repr=False, max_length=1000)
+    """API key; empty uses the key that was lent for this cluster and address."""
+
+
 class LendClusterKey(Request):
     """API key of a cluster, kept in memory for the life of the engine; empty removes it."""
 

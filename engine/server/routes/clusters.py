@@ -3,7 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
-from engine.protocol.requests.clusters import ClusterSpec, LendClusterKey
+from engine.protocol.requests.clusters import CheckCluster, ClusterSpec, LendClusterKey
 from engine.server.bodies import Routes, body_of, json_of
 from engine.server.composition import Services
 
@@ -17,6 +17,7 @@ class ClusterRoutes:
             ("GET", "/clusters", self.clusters),
             ("PUT", "/clusters", self.put),
             ("DELETE", "/clusters/{name}", self.remove),
+            ("POST", "/clusters/check", self.check_settings),
             ("POST", "/clusters/{name}/check", self.check),
             ("PUT", "/clusters/{name}/key", self.lend_key),
         ]
@@ -36,6 +37,10 @@ class ClusterRoutes:
     async def check(self, request: Request) -> Response:
         """Test the connection; the first test may install the SDK."""
         return json_of(await self._clusters.check(request.path_params["name"]))
+
+    async def check_settings(self, request: Request) -> Response:
+        """Test the connection with the settings and the key in the body."""
+        return json_of(await self._clusters.check_settings(await body_of(request, CheckCluster)))
 
     async def lend_key(self, request: Request) -> Response:
         body = await body_of(request, LendClusterKey)

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.protocol.problems import PolicyError, Refused
+from engine.protocol.problems import ConfigError, PolicyError, Refused
 from engine.protocol.requests.clusters import (
+    CheckCluster,
     ClusterList,
     ClusterModel,
     ClusterReport,
@@ -94,7 +95,7 @@ def test_second_request_joins_the_test_that_runs() -> None:
     asyncio.run(run())
 
 
-def test_result_for_an_earlier_key_is_dropped() -> None:
+def test_result_for_an_earlier_key_is_not_listed() -> None:
     async def run() -> None:
         cluster = Cluster()
         service = await _service(cluster, {"hosted": "right"})
@@ -103,8 +104,30 @@ def test_result_for_an_earlier_key_is_dropped() -> None:
         await cluster.begun.wait()
         await service.lend_key("hosted", "wrong")
         cluster.answers.set()
-        view = await check
-        assert (view.report, view.problem) == (None, None)
+        assert (await check).report == REPORT
+        assert only(await service.listed()) == ClusterView(spec=HOSTED, has_key=True)
+
+    asyncio.run(run())
+
+
+def test_settings_are_tested_before_they_are_saved() -> None:
+    async def run() -> None:
+        cluster, new = Cluster(), HOSTED.model_copy(update={"name": "new"})
+        service = await _service(cluster, {"hosted": "right"})
+        view = await service.check_settings(CheckCluster(spec=new, key="right"))
+        assert view == ClusterView(spec=new, has_key=True, report=REPORT)
+        assert [one.spec.name for one in (await service.listed()).clusters] == ["hosted"]
+        await service.put(new)
+        await service.lend_key("new", "right")
+        assert (await service.listed()).clusters[1] == view
+        changed = HOSTED.model_copy(update={"client": "tinker-json"})
+        elsewhere = HOSTED.model_copy(update={"address": "https://other.example"})
+        for spec, key in ((changed, "right"), (elsewhere, "")):
+            await service.check_settings(CheckCluster(spec=spec))
+            assert cluster.asked[-1] == (spec, key)
+        plain = new.model_copy(update={"address": "http://gpu.example"})
+        with pytest.raises(ConfigError, match="not encrypted"):
+            await service.check_settings(CheckCluster(spec=plain))
 
     asyncio.run(run())
 
