@@ -4,10 +4,20 @@ import argparse
 import importlib
 from collections.abc import Callable
 
-from engine.cli.options import hosts, judging, machine, models, projects, runs, sft, sweeps
+from engine.cli.options import (
+    clusters,
+    hosts,
+    judging,
+    machine,
+    models,
+    projects,
+    runs,
+    sft,
+    sweeps,
+)
 from engine.cli.options.general import Parser
 
-GROUPS = (projects, runs, sweeps, judging, sft, models, hosts, machine)
+GROUPS = (projects, runs, sweeps, judging, sft, models, hosts, clusters, machine)
 """Groups of commands, in the order of the help."""
 MODULES = {
     "import": "imports",

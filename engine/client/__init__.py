@@ -4,6 +4,7 @@ Raises `Refused` with the engine's problem for a refused request, and `LaunchErr
 `engine.unreachable` if the engine does not respond.
 """
 
+from engine.client.clusters import ClusterCalls
 from engine.client.engine import EngineCalls
 from engine.client.judging import JudgingCalls
 from engine.client.models import ModelCalls
@@ -26,5 +27,6 @@ class EngineClient(
     JudgingCalls,
     SyncCalls,
     HostCalls,
+    ClusterCalls,
 ):
     """Client of one engine. Use as an async context manager, inside one event loop."""

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from engine.launcher.engine_root import checkout, make_engine_root
 from engine.protocol.problems import LaunchError
 from engine.protocol.records.machine.environments import BUILT_IN, ChosenEngine, EngineChoice
+from engine.protocol.requests.clusters import KEY_VARIABLE
 from engine.runtime.files import replace_file
 from engine.runtime.paths import ROOT
 
@@ -83,6 +84,7 @@ class Interpreter:
     def variables(self) -> dict[str, str]:
         """Environment variables for the engine process."""
         kept = dict(os.environ)
+        kept.pop(KEY_VARIABLE, None)  # commands and the studio send it to the engine
         if self.apart:
             kept.pop("PYTHONPATH", None)
         return kept

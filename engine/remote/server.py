@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.client import EngineClient
 from engine.launcher.source_files import build
 from engine.protocol.config.project import ProjectConfig
-from engine.protocol.problems import AtelierError, Problem, Refused
+from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
 from engine.protocol.records.runs import ACTIVE_STATES
 from engine.protocol.requests.home import HomeRequest, HomeResponse, Lease
 from engine.protocol.requests.remote import HostSpec, HostTick, HostView, Question
@@ -224,6 +224,7 @@ class Host:
         """Upload model and project to the server where they differ; returns the project's folder on
         the server."""
         config = await asyncio.to_thread(load_config, project, request.overrides)
+        refuse_cluster(config, self.spec.name)
         wanted = await asyncio.to_thread(project_manifest, project)
         folder_request = SyncFolder(folder=self.home.folder_name(project), manifest=wanted)
         try:
@@ -240,6 +241,18 @@ class Host:
             self.home.changed()
 
         return progress
+
+
+def refuse_cluster(config: ProjectConfig, server: str) -> None:
+    """Raise ConfigError if the settings select a cluster: its address and key are on this
+    machine."""
+    if cluster := config.backend.cluster:
+        raise ConfigError.of(
+            "cluster.on_server",
+            f"A run on {server} cannot use the cluster {cluster}.",
+            "Start the run on this machine, or clear backend.cluster.",
+            where="backend.cluster",
+        )
 
 
 def _inside(request: StartEvaluation, project: Path) -> StartEvaluation:

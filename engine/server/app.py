@@ -19,6 +19,7 @@ from engine.server.composition import Services
 from engine.server.limits import HANDLERS, limited
 from engine.server.routes.arena import ArenaRoutes
 from engine.server.routes.checkpoints import CheckpointRoutes, TrackingRoutes
+from engine.server.routes.clusters import ClusterRoutes
 from engine.server.routes.engine import EngineRoutes, EnvironmentRoutes
 from engine.server.routes.home import HomeRoutes
 from engine.server.routes.images import ImageRoutes
@@ -113,6 +114,7 @@ ROUTES = (
     HomeRoutes,
     HostRoutes,
     TransferRoutes,
+    ClusterRoutes,
 )
 
 

@@ -10,6 +10,7 @@ from engine.rollout.gateway.gateway import Gateway
 from engine.server.event_stream import Broadcast
 from engine.server.services.arena import ArenaService
 from engine.server.services.child_processes import ChildProcesses
+from engine.server.services.clusters import ClusterService
 from engine.server.services.credentials import Credentials
 from engine.server.services.environments import EnvironmentService
 from engine.server.services.exports import ExportService
@@ -53,6 +54,7 @@ class Services:
             self.gateway, f"http://127.0.0.1:{port}/v1", self.credentials, children
         )
         active = ActiveRuns()
+        self.clusters = ClusterService(self.credentials.cluster_keys, active)
         self.judges = JudgeService(self.credentials)
         self.arena = ArenaService(resources)
         self.tracking = TrackingService(self.library, active, self.home_lease)
@@ -85,7 +87,7 @@ class Services:
         """Whether there is no work, no listener and no request for `IDLE_EXIT_S` seconds."""
         works = (
             *(self.exports, self.tracking, self.environments),
-            *(self.hosts, self.sweeps, self.models),
+            *(self.hosts, self.sweeps, self.models, self.clusters),
         )
         busy = self.lifecycle.active or any(work.busy for work in works)
         idle_s = time.monotonic() - self._used
@@ -102,6 +104,7 @@ class Services:
         self.home_requests.close()
         await self.hosts.close()
         await self.environments.close()
+        await self.clusters.close()
         await self.models.close()
         await self.queue.close()
         await self.sweeps.close()

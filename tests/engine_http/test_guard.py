@@ -41,6 +41,7 @@ PATHS = (
     "/runs/x/trackers", "/runs/x/track", "/runs/x/repair", "/project/files",
     "/models/here", "/models/search", "/models/facts", "/models/checks", "/models/downloads",
     "/models/delete",
+    "/clusters", "/clusters/check", "/clusters/x", "/clusters/x/check", "/clusters/x/key",
     "/judges/check", "/sweeps", "/sweeps/plan", "/sweeps/x", "/sweeps/x/events",
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from engine.cli.commands.clusters import cluster_of, lend_cluster_key
 from engine.cli.commands.hosts import connected
 from engine.cli.commands.track import lend_tracker_keys, wait_for_trackers
 from engine.cli.engine_connection import engine_for
@@ -48,6 +49,7 @@ from engine.protocol.records.machine.backends import ignored
 from engine.protocol.records.runs import ACTIVE_STATES, Interval, RunSummary, TrainingKind
 from engine.protocol.requests.runs import Command, StartRun
 from engine.storage.project import load_config
+from engine.storage.run_folder.run import read_spec
 
 FINISHED, FAILED, STOPPED = 0, 1, 3
 CODES = {"finished": FINISHED, "stopped": STOPPED, "failed": FAILED}
@@ -92,6 +94,8 @@ async def begin(
         return await resume(client, project, arguments.resume, getattr(arguments, "steps", None))
     if arguments.host:
         await connected(client, arguments.host)
+    else:
+        await lend_cluster_key(client, await asyncio.to_thread(cluster_of, project, overrides))
     request = StartRun(
         project=str(project),
         kind=kind,
@@ -127,6 +131,9 @@ async def resume(
         raise AtelierError.of("run.unknown", f"This project has no run {name}.")
     if wanted.host:
         await connected(client, wanted.host)
+    else:
+        spec = await asyncio.to_thread(read_spec, Path(wanted.path))
+        await lend_cluster_key(client, spec.config.backend.cluster)
     return await client.command(wanted.id, Command(action="resume", steps=steps))
 
 
@@ -157,6 +164,8 @@ def read_overrides(arguments: argparse.Namespace) -> dict[str, Any]:
     for name in ("steps", "seed"):
         if (value := getattr(arguments, name, None)) is not None:
             overrides[f"train.{name}"] = value
+    if cluster := getattr(arguments, "cluster", ""):
+        overrides["backend.cluster"] = cluster
     return overrides
 
 

@@ -22,9 +22,17 @@ ACTIONS = {
 MOVES = ("fetch", "bring-home", "send")
 
 
-def train_there(parser: argparse.ArgumentParser) -> None:
-    """Add options that select the server of a run."""
-    parser.add_argument("--host", default="", metavar="NAME", help="server to use (see `hosts`)")
+def train_there(parser: argparse.ArgumentParser, clusters: bool = False) -> None:
+    """Add options that select the server of a run, or its cluster if it can use `clusters`."""
+    places = parser.add_mutually_exclusive_group()
+    places.add_argument("--host", default="", metavar="NAME", help="server to use (see `hosts`)")
+    if clusters:
+        places.add_argument(
+            "--cluster",
+            default="",
+            metavar="NAME",
+            help="cluster to use (see `clusters`): sets backend.cluster for this run",
+        )
     parser.add_argument(
         "--lend-keys",
         action="store_true",

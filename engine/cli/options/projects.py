@@ -112,7 +112,7 @@ def _train(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only evaluate the untrained model on the training scenarios",
     )
-    train_there(parser)
+    train_there(parser, clusters=True)
     workspace(parser)
     trust(parser)
     as_json(parser)

@@ -25,7 +25,7 @@ def _sft(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="only count the demonstrations and list invalid lines; do not train",
     )
-    train_there(parser)
+    train_there(parser, clusters=True)
     workspace(parser)
     trust(parser)
     as_json(parser)

@@ -3,12 +3,14 @@ connection found."""
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, ValidationError
 
 from engine.protocol.addresses import normal_address
 from engine.protocol.base import Request, Value
-from engine.protocol.problems import Problem
+from engine.protocol.problems import ConfigError, Problem
 
+KEY_VARIABLE = "TINKER_API_KEY"
+"""Environment variable from which commands read the API key of a cluster."""
 ClusterClient = Literal["tinker-json", "tinker"]
 """Environment with the SDK that speaks a cluster's version of the protocol."""
 
@@ -58,7 +60,32 @@ class ClusterList(Value):
     clusters: list[ClusterView]
 
 
+class CheckCluster(Request):
+    """Connection test of settings that need not be in the list."""
+
+    spec: ClusterSpec
+    key: str = Field(default="", repr=False, max_length=1000)
+    """API key; empty uses the key that was lent for this cluster and address."""
+
+
 class LendClusterKey(Request):
     """API key of a cluster, kept in memory for the life of the engine; empty removes it."""
 
     key: str = Field(repr=False, max_length=1000)
+
+
+def cluster_spec(name: str, address: str, client: ClusterClient = "tinker") -> ClusterSpec:
+    """Settings of a cluster as a person typed them. Raises ConfigError with one sentence about the
+    first invalid field, which it names in `where`."""
+    try:
+        return ClusterSpec(name=name, address=address, client=client)
+    except ValidationError as error:
+        field = str(error.errors(include_url=False, include_context=False)[0]["loc"][0])
+        messages = {
+            "name": "The name must begin with a letter or digit, and consist of at most 63 "
+            "letters, digits, dots, hyphens and underscores.",
+            "address": "The base URL must begin with https:// (or http:// on this machine) and "
+            "contain no user name or API key.",
+            "client": "The SDK must be tinker or tinker-json.",
+        }
+        raise ConfigError.of("cluster.invalid", messages[field], where=field) from None

@@ -1,4 +1,5 @@
-"""Credentials of providers: API keys in memory, and the access of each run to them."""
+"""API keys in memory: those of providers with the access of each run to them, and those of
+clusters."""
 
 from functools import partial
 from typing import NamedTuple
@@ -23,6 +24,8 @@ class Credentials:
 
     def __init__(self, home_requests: HomeRequests) -> None:
         self.keys: dict[str, str] = {}
+        self.cluster_keys: dict[str, str] = {}
+        """API keys by cluster; never part of the access of judges."""
         self._home_requests = home_requests
         self._by_run: dict[str, LentKeys] = {}
 

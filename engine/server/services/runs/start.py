@@ -20,6 +20,7 @@ from engine.models.registry import model_for
 from engine.protocol.config.project import JudgeConfig, ProjectConfig
 from engine.protocol.records.runs import RunOfSweep, RunSpec, Scenario
 from engine.protocol.requests.runs import StartRun
+from engine.remote.cluster_list import find_cluster
 from engine.rollout.rendering.chat import ChatFormat
 from engine.rollout.sandbox.machine import require_sandbox
 from engine.runtime.ids import run_name, ulid
@@ -63,6 +64,7 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     refuse_outside(config)
     check_files(project, config)
     check_addresses(config, more=request.confirmed_addresses)
+    await asyncio.to_thread(_check_cluster, config)
     model = model_for(config.model)
     data = None
     if request.kind == "sft":
@@ -120,10 +122,17 @@ async def check_sweep_run(project: Path, config: ProjectConfig) -> Path:
     refuse_outside(config)
     check_files(project, config)
     check_addresses(config)
+    await asyncio.to_thread(_check_cluster, config)
     model = model_for(config.model)
     await _check_rollouts(project, config)
     rubric_of(project, config.judge)
     return model
+
+
+def _check_cluster(config: ProjectConfig) -> None:
+    """Check that the cluster of the settings is in the list. Raises Refused, ConfigError."""
+    if config.backend.cluster:
+        find_cluster(config.backend.cluster)
 
 
 async def _check_rollouts(project: Path, config: ProjectConfig) -> None:

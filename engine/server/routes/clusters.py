@@ -1,0 +1,48 @@
+"""Routes of clusters: the list, their API keys and connection tests."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from engine.protocol.requests.clusters import CheckCluster, ClusterSpec, LendClusterKey
+from engine.server.bodies import Routes, body_of, json_of
+from engine.server.composition import Services
+
+
+class ClusterRoutes:
+    def __init__(self, services: Services) -> None:
+        self._clusters = services.clusters
+
+    def routes(self) -> Routes:
+        return [
+            ("GET", "/clusters", self.clusters),
+            ("PUT", "/clusters", self.put),
+            ("DELETE", "/clusters/{name}", self.remove),
+            ("POST", "/clusters/check", self.check_settings),
+            ("POST", "/clusters/{name}/check", self.check),
+            ("PUT", "/clusters/{name}/key", self.lend_key),
+        ]
+
+    async def clusters(self, request: Request) -> Response:
+        return json_of(await self._clusters.listed())
+
+    async def put(self, request: Request) -> Response:
+        """Add the cluster in the body, or change the one of the same name."""
+        await self._clusters.put(await body_of(request, ClusterSpec))
+        return json_of(await self._clusters.listed())
+
+    async def remove(self, request: Request) -> Response:
+        await self._clusters.remove(request.path_params["name"])
+        return json_of(await self._clusters.listed())
+
+    async def check(self, request: Request) -> Response:
+        """Test the connection; the first test may install the SDK."""
+        return json_of(await self._clusters.check(request.path_params["name"]))
+
+    async def check_settings(self, request: Request) -> Response:
+        """Test the connection with the settings and the key in the body."""
+        return json_of(await self._clusters.check_settings(await body_of(request, CheckCluster)))
+
+    async def lend_key(self, request: Request) -> Response:
+        body = await body_of(request, LendClusterKey)
+        await self._clusters.lend_key(request.path_params["name"], body.key)
+        return Response(status_code=204)
