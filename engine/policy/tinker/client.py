@@ -194,7 +194,7 @@ class Client:
         """Delete a snapshot or state; `deleted` is false if the server cannot."""
         rest = (await self._session()).create_rest_client()
         try:
-            await rest.delete_checkpoint_from_tinker_path_async(message["path"])
+            await rest.delete_checkpoint_async(*_parts(message["path"]))
         except tinker.APIStatusError as error:
             if error.status_code not in (404, 405, 501):
                 raise
@@ -204,7 +204,7 @@ class Client:
     async def _op_download(self, message: dict[str, Any]) -> dict[str, Any]:
         """Write the adapter of a snapshot as a PEFT folder, which must not exist."""
         rest = (await self._session()).create_rest_client()
-        reply = await rest.get_checkpoint_archive_url_from_tinker_path_async(message["path"])
+        reply = await rest.get_checkpoint_archive_url_async(*_parts(message["path"]))
         archive = await self._fetch(reply.url)
         await asyncio.to_thread(_unpack, archive, Path(message["folder"]))
         return {}
@@ -342,6 +342,12 @@ def _selected(done: types.ForwardBackwardOutput, items: list[dict[str, Any]]) ->
         logprobs = output["logprobs"].tolist()
         rows.append([logprobs[n - 1] for start, end in item["spans"] for n in range(start, end)])
     return rows
+
+
+def _parts(path: str) -> tuple[str, str]:
+    """Training run and checkpoint of `tinker://RUN/KIND/NAME`; some servers leave KIND out."""
+    run, _, checkpoint = path.removeprefix("tinker://").partition("/")
+    return run, checkpoint
 
 
 def _after_first(row: list[float | None], count: int) -> list[float | None]:

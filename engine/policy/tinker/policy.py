@@ -19,6 +19,7 @@ from engine.policy import base, fork_server
 from engine.policy.logprob_gap import TOLERANCE, mean_gap, stale_or_different
 from engine.policy.rows import pack_rows
 from engine.policy.tinker import open_models
+from engine.policy.tinker.adam import ZEROING, AdamCounter
 from engine.policy.tinker.adapter_files import complete_config
 from engine.policy.tinker.calibration import calibrate, grad_norm
 from engine.policy.tinker.cluster import Cluster
@@ -65,8 +66,8 @@ class TinkerPolicy:
         self._local: TorchPolicy | None = None
         self._path = ""
         """Path of the published snapshot."""
-        self._saved: list[str] = []
         self._gradients: list[Gradient] = []
+        self._adam = AdamCounter()
         self._changed = False
         """Whether the weights have changed since the snapshot."""
         self._canary: list[int] = []
@@ -215,24 +216,18 @@ class TinkerPolicy:
     async def optim_step(self, step: base.AdamStep) -> dict[str, float]:
         await self._send_gradients()
         self._changed = True
-        metrics = await self._cluster.step(
-            learning_rate=step.lr,
-            beta1=0.9,
-            beta2=0.99,
-            eps=1e-8,
-            weight_decay=step.weight_decay,
-            grad_clip_norm=step.max_grad_norm,
-        )
+        metrics = await self._cluster.step(**self._adam.following(step))
+        self._adam.count()
         norm = grad_norm(metrics)
         return {} if norm is None else {"grad_norm": norm}
 
     async def optim_reset(self) -> None:
-        """Refused: a cluster creates an optimizer with a model only."""
-        raise PolicyError.of(
-            "cluster.no_reset",
-            "A cluster cannot reset its optimizer, which a change of objective needs.",
-            "Set train.warm_up_steps to 0, or train on this machine.",
-        )
+        """Reset the moments by a step without effect on the weights (see adam.py)."""
+        item = base.TrainItem(tokens=self._canary, spans=[(1, len(self._canary))])
+        logprobs = await self._cluster.forward([item])
+        await self._cluster.backward([item], logprobs, [[0.0] * len(logprobs[0])])
+        await self._cluster.step(**ZEROING)
+        self._adam.reset()
 
     async def publish(self, version: int) -> dict[str, float]:
         """Save a snapshot and verify it: sampler and trainer must return the same log-probs of a
@@ -246,7 +241,7 @@ class TinkerPolicy:
         again = await self._say()
         self._verify(sampler, before, again)
         old, self._path, self._changed = self._path, path, False
-        if old and old not in self._saved:
+        if old:
             await self._cluster.drop(old)
         self.version = version
         metrics = {"publish_gap": mean_gap(sampler, self._said)}
@@ -263,6 +258,7 @@ class TinkerPolicy:
             "address": self._cluster.spec.address,
             "model": self._measured.model,
             "path": path,
+            "adam": self._adam.model_dump(),
         }
         (folder / "trainer" / STATE).write_text(json.dumps(state, indent=1) + "\n")
 
@@ -285,6 +281,7 @@ class TinkerPolicy:
         if state["address"] != self._cluster.spec.address:
             raise not_there(f"it was saved on the cluster {state['cluster']}")
         await self._opening(self._cluster.resume(state["model"], state["path"]))
+        self._adam = AdamCounter.model_validate(state["adam"])
         self._gradients.clear()
         self._said, self._changed = [], True
 

@@ -2,7 +2,26 @@
 
 from engine.policy.base import PolicySpec, SampleRequest, TrainBatch
 from engine.protocol.config.algorithm import ValueCredit
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import PolicyError, RolloutError
+
+
+def refuse_config(config: ProjectConfig) -> None:
+    """Refuse settings that no cluster can carry. Raises PolicyError."""
+    algorithm = config.train.algorithm
+    if isinstance(algorithm.credit, ValueCredit):
+        raise no_value_head()
+    if algorithm.entropy:
+        raise _no_entropy()
+    if config.train.temperature != 1:
+        raise _no_temperature()
+    if config.model.adapt_experts:
+        raise PolicyError.of(
+            "cluster.no_experts",
+            "A cluster decides itself which layers its adapter covers.",
+            "Set model.adapt_experts to false, or train on this machine.",
+            where="model.adapt_experts",
+        )
 
 
 def refuse_shape(spec: PolicySpec) -> None:
@@ -17,18 +36,9 @@ def refuse_batch(batch: TrainBatch) -> None:
     if isinstance(algorithm.credit, ValueCredit):
         raise no_value_head()
     if algorithm.entropy:
-        raise PolicyError.of(
-            "cluster.no_entropy",
-            "A cluster returns no entropies, which an entropy bonus needs.",
-            "Set train.algorithm.entropy to 0, or train on this machine.",
-            where="train.algorithm.entropy",
-        )
+        raise _no_entropy()
     if batch.temperature != 1:
-        raise PolicyError.of(
-            "cluster.temperature",
-            "A cluster returns log-probs at temperature 1 only.",
-            "Set agent.temperature to 1, or train on this machine.",
-        )
+        raise _no_temperature()
 
 
 def refuse_request(request: SampleRequest) -> None:
@@ -66,4 +76,22 @@ def not_there(why: str) -> PolicyError:
         "cluster.no_state",
         f"This checkpoint cannot be continued on this cluster: {why}.",
         "Continue from a checkpoint of a run on this cluster, or train on this machine.",
+    )
+
+
+def _no_entropy() -> PolicyError:
+    return PolicyError.of(
+        "cluster.no_entropy",
+        "A cluster returns no entropies, which an entropy bonus needs.",
+        "Set train.algorithm.entropy to 0, or train on this machine.",
+        where="train.algorithm.entropy",
+    )
+
+
+def _no_temperature() -> PolicyError:
+    return PolicyError.of(
+        "cluster.temperature",
+        "A cluster returns log-probs at temperature 1 only.",
+        "Set train.temperature to 1, or train on this machine.",
+        where="train.temperature",
     )
