@@ -34,6 +34,7 @@ import tinker  # noqa: E402
 from tinker import types  # noqa: E402
 from tinker.lib.client_connection_pool_type import ClientConnectionPoolType  # noqa: E402
 from tinker.lib.internal_client_holder import InternalClientHolder  # noqa: E402
+from tinker.resources.models import AsyncModelsResource  # noqa: E402
 
 T = TypeVar("T")
 NO_KEY = "tml-none"
@@ -58,6 +59,14 @@ class Client:
         self._samplers: dict[str, tinker.SamplingClient] = {}
         """Samplers by path; the base model's by an empty path."""
         self._base_model = ""
+        self._announced = 0
+        """Request that opens a model."""
+
+    def announce(self, model_id: str) -> None:
+        """Send the id of a model as soon as the server has given it one: a process that is killed
+        a moment later has left it there."""
+        part = {"id": self._announced, "part": {"model_id": model_id}}
+        self._writer.write(json.dumps(part).encode() + b"\n")
 
     def take(self, message: dict[str, Any]) -> None:
         number = message["id"]
@@ -102,7 +111,7 @@ class Client:
         """Create a model in training, in place of the present one; returns its id."""
         service = await self._session()
         await self._unload()
-        self._base_model = message["model"]
+        self._base_model, self._announced = message["model"], message["id"]
         self._training = await service.create_lora_training_client_async(
             base_model=self._base_model, rank=message["rank"], seed=message["seed"]
         )
@@ -112,7 +121,7 @@ class Client:
         """Create a model in training from a saved state with its optimizer, always a new one."""
         service = await self._session()
         await self._unload()
-        self._base_model = message["model"]
+        self._base_model, self._announced = message["model"], message["id"]
         self._training = await service.create_training_client_from_state_with_optimizer_async(
             message["path"]
         )
@@ -410,12 +419,26 @@ def refuse_redirects() -> None:
     httpx.Response.has_redirect_location = property(lambda response: False)  # type: ignore[assignment, method-assign]
 
 
+def announce_models(announce: Callable[[str], None]) -> None:
+    """Call `announce` in this thread's loop with the id of each model that the SDK creates."""
+    loop, create = asyncio.get_running_loop(), AsyncModelsResource.create
+
+    async def announced(resource: Any, **fields: Any) -> Any:
+        made = await create(resource, **fields)
+        if made.model_id:
+            loop.call_soon_threadsafe(announce, made.model_id)
+        return made
+
+    AsyncModelsResource.create = announced  # type: ignore[method-assign]
+
+
 async def serve(line: int) -> None:
     refuse_redirects()
     reader, writer = await asyncio.open_connection(
         sock=socket.socket(fileno=line), limit=LINE_LIMIT
     )
     client = Client(writer)
+    announce_models(client.announce)
     while text := await reader.readline():
         client.take(json.loads(text))
     os._exit(0)

@@ -1,18 +1,22 @@
 """Connection to a cluster through its client process: typed calls, each with a deadline."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+import psutil
 
 from engine.environments import python_of
 from engine.policy.base import TrainItem
+from engine.policy.tinker import open_models
 from engine.protocol.base import Value
 from engine.protocol.problems import AtelierError, PolicyError
 from engine.protocol.requests.clusters import ClusterModel, ClusterSpec
 from engine.runtime.child import Child, ChildDied
 from engine.runtime.paths import ISOLATED, ROOT
 
+T = TypeVar("T")
 CONNECT_S, CREATE_S, CALL_S, SAMPLE_S = 60.0, 900.0, 600.0, 900.0
 """Deadlines in seconds: connecting; creating a model, which may load it; a pass over a batch, a
 step, a snapshot; a completion. The first call of a shape may compile for minutes."""
@@ -33,6 +37,8 @@ class Cluster:
 
     def __init__(self, child: Child, spec: ClusterSpec) -> None:
         self._child, self.spec = child, spec
+        self._process = psutil.Process(child.pid)
+        self._process.create_time()  # read now and kept: it cannot be read after its end
         self.models: list[ClusterModel] = []
         self.client = ""
         self.model_id = ""
@@ -75,17 +81,16 @@ class Cluster:
 
     async def create(self, model: str, rank: int, seed: int) -> None:
         """Create a model in training with a new adapter, in place of the present one."""
-        found = await self._ask("create", CREATE_S, model=model, rank=rank, seed=seed)
-        self.model_id = found["model_id"]
+        await self._open("create", model=model, rank=rank, seed=seed)
 
     async def resume(self, model: str, path: str) -> None:
         """Create a model in training from a saved state with its optimizer."""
-        found = await self._ask("resume", CREATE_S, model=model, path=path)
-        self.model_id = found["model_id"]
+        await self._open("resume", model=model, path=path)
 
     async def unload(self, model_id: str) -> None:
-        """Unload a model that an ended client left."""
+        """Unload a model that an ended engine left."""
         await self._ask("unload", CALL_S, model_id=model_id)
+        await self._forget(model_id)
 
     async def forward(self, items: Sequence[TrainItem]) -> list[list[float]]:
         """Log-probs of the trained tokens of each item, at temperature 1."""
@@ -145,12 +150,34 @@ class Cluster:
             except (AtelierError, TimeoutError):
                 pass  # the list of open models remembers it
             else:
-                self.model_id = ""
+                await self._forget(self.model_id)
         await self._child.close()
 
+    async def _open(self, op: str, **fields: Any) -> None:
+        """Open a model in place of the present one, and keep the list of open models."""
+        before = self.model_id
+        await self._answer(op, CREATE_S, self._opening(op, fields))
+        if before:
+            await self._forget(before)
+
+    async def _opening(self, op: str, fields: dict[str, Any]) -> None:
+        async for part in self._child.stream(op, **fields):
+            if part["model_id"] != self.model_id:
+                self.model_id = part["model_id"]
+                await asyncio.to_thread(
+                    open_models.opened, self.spec.address, self.model_id, self._process
+                )
+
+    async def _forget(self, model_id: str) -> None:
+        await asyncio.to_thread(open_models.closed, self.spec.address, model_id)
+
     async def _ask(self, op: str, deadline_s: float, **fields: Any) -> dict[str, Any]:
+        return await self._answer(op, deadline_s, self._child.ask(op, **fields))
+
+    async def _answer(self, op: str, deadline_s: float, work: Coroutine[Any, Any, T]) -> T:
+        """Result of `work`, the operation `op`, within its deadline."""
         try:
-            return await asyncio.wait_for(self._child.ask(op, **fields), deadline_s)
+            return await asyncio.wait_for(work, deadline_s)
         except TimeoutError as error:
             raise await self._silent(op, deadline_s) from error
         except ChildDied:

@@ -1,7 +1,7 @@
 """Models in training that engines of this machine have opened at clusters, in a file of the user.
 
-A model takes one of the cluster's adapter slots until it is unloaded; what an engine that was
-killed has left is unloaded by the next one.
+A model takes one of the cluster's adapter slots until it is unloaded; what a client process that
+was killed has left is unloaded by the next one.
 """
 
 import contextlib
@@ -22,25 +22,26 @@ class OpenModel(Value):
     address: str
     model_id: str
     pid: int
-    """Engine that opened it."""
+    """Client process that opened it."""
     started: float
-    """Start time of that engine, in seconds since the epoch."""
+    """Start time of that process, in seconds since the epoch."""
 
     @property
     def left(self) -> bool:
-        """Whether its engine has ended."""
+        """Whether its client process has ended."""
         try:
             return abs(psutil.Process(self.pid).create_time() - self.started) > 1
         except psutil.NoSuchProcess:
             return True
 
 
-def opened(address: str, model_id: str) -> None:
-    """Record a model of this engine."""
-    own = psutil.Process()
+def opened(address: str, model_id: str, client: psutil.Process) -> None:
+    """Record a model of a client process."""
     with _list() as models:
         models.append(
-            OpenModel(address=address, model_id=model_id, pid=own.pid, started=own.create_time())
+            OpenModel(
+                address=address, model_id=model_id, pid=client.pid, started=client.create_time()
+            )
         )
 
 
@@ -51,7 +52,7 @@ def closed(address: str, model_id: str) -> None:
 
 
 def left_at(address: str) -> list[str]:
-    """Ids of the models at a cluster whose engines have ended."""
+    """Ids of the models at a cluster whose client processes have ended."""
     with _list() as models:
         return [one.model_id for one in models if one.address == address and one.left]
 

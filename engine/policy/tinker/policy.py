@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from engine.policy import base, fork_server
 from engine.policy.logprob_gap import TOLERANCE, mean_gap, stale_or_different
@@ -82,13 +82,12 @@ class TinkerPolicy:
     @classmethod
     async def start(cls, log: Path, base_name: str, spec: ClusterSpec, key: str) -> "TinkerPolicy":
         """Connect to the cluster `spec` with its API key (empty: none), and unload models that
-        ended engines of this machine have left there. Raises ChildDied, PolicyError,
+        ended clients of this machine have left there. Raises ChildDied, PolicyError,
         EnvironmentMissing."""
         cluster = await Cluster.connect(spec, key, log)
         try:
             for model_id in await asyncio.to_thread(open_models.left_at, spec.address):
                 await cluster.unload(model_id)
-                await asyncio.to_thread(open_models.closed, spec.address, model_id)
             losses = await _start_losses(log)
         except BaseException:
             await asyncio.shield(cluster.close())
@@ -113,11 +112,9 @@ class TinkerPolicy:
         model = self._cluster.model_called(shape.name)
         start = (self._eos or [1])[0]
         seed = spec.seed % 2**31
-        self._profile = await self._opening(
-            calibrate(self._cluster, model, shape.rank, seed, start)
-        )
+        self._profile = await calibrate(self._cluster, model, shape.rank, seed, start)
         refuse_alpha(self._profile.alpha, shape.alpha)
-        await self._opening(self._cluster.create(model, shape.rank, seed))
+        await self._cluster.create(model, shape.rank, seed)
         self._changed = True
         dtype = "bfloat16" if self._profile.logprob_gap > TOLERANCE["float32"] else "float32"
         return base.PolicyInfo(
@@ -281,7 +278,7 @@ class TinkerPolicy:
         state = json.loads(file.read_text())
         if state["address"] != self._cluster.spec.address:
             raise not_there(f"it was saved on the cluster {state['cluster']}")
-        await self._opening(self._cluster.resume(state["model"], state["path"]))
+        await self._cluster.resume(state["model"], state["path"])
         self._adam = AdamCounter.model_validate(state["adam"])
         self._gradients.clear()
         self._said, self._changed = [], True
@@ -290,31 +287,16 @@ class TinkerPolicy:
         raise not_there("an adapter cannot be uploaded")
 
     async def close(self) -> None:
-        model_id, address = self._cluster.model_id, self._cluster.spec.address
         local, self._local = self._local, None
         await asyncio.gather(
             self._cluster.close(), self._losses.close(), *([local.close()] if local else [])
         )
-        if model_id and not self._cluster.model_id:
-            await asyncio.to_thread(open_models.closed, address, model_id)
 
     @property
     def _measured(self) -> ClusterProfile:
         if self._profile is None:
             raise PolicyError.of("policy.not_loaded", "The cluster has loaded no model yet.")
         return self._profile
-
-    async def _opening(self, work: Any) -> Any:
-        """Run `create` or `resume`, and keep the list of open models."""
-        address, before = self._cluster.spec.address, self._cluster.model_id
-        try:
-            return await work
-        finally:
-            now = self._cluster.model_id
-            if now != before:
-                await asyncio.to_thread(open_models.opened, address, now)
-                if before:
-                    await asyncio.to_thread(open_models.closed, address, before)
 
     async def _send_gradients(self) -> None:
         """Send the gradients of this step, scaled for the cluster's reduction. Sequences without a
