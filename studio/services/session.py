@@ -28,6 +28,7 @@ from studio.models.event_feed import Feed
 from studio.models.run import RunModel
 from studio.runtime.tasks import Failed, TaskScope, command_job
 from studio.services import key_lending
+from studio.services.clusters import SETTING, Clusters
 from studio.services.followed_runs import Following
 from studio.services.project_opening import read_project
 from studio.services.run_news import RunNews
@@ -67,7 +68,8 @@ class Session(QObject):
         self.following = Following(link.pump, runs, self._shown)
         self.tasks = TaskScope(self)
         self.hosts = Hosts(link, feed, settings, self)
-        for scope in (self.tasks, self.hosts.tasks):
+        self.clusters = Clusters(link, settings, self)
+        for scope in (self.tasks, self.hosts.tasks, self.clusters.tasks):
             scope.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
         self.hosts.run_states_changed.connect(self._run_states_changed)
         self.starting_on = ""
@@ -108,6 +110,7 @@ class Session(QObject):
     async def close(self) -> None:
         """Close all connections and tasks. The engine and its runs continue."""
         await self.hosts.close()
+        await self.clusters.close()
         await self.tasks.close()
         await self.link.close()
 
@@ -151,6 +154,7 @@ class Session(QObject):
         self.runs.replace(await self.client.runs(recent=True))
         self.projects = await self.client.projects()
         self.samples = self.samples or await self.client.samples()
+        self.clusters.refresh()
         for run in self.runs.active():
             self.following.begin(run.id)
         self.projects_changed.emit()
@@ -292,7 +296,13 @@ class Session(QObject):
         `problem_raised`)."""
         if not self.tasks.busy("train"):
             host = self.place_of(request)
-            request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
+            request = request.model_copy(
+                update={
+                    "key": uuid.uuid4().hex,
+                    "host": host,
+                    "overrides": self._cluster_overrides(request) | request.overrides,
+                }
+            )
             self.starting_on = host
             self.tasks.run("train", self._train(request, show), failed=failed)
 
@@ -316,10 +326,38 @@ class Session(QObject):
         runs = self.runs.of(request.project)
         return next((run.host for run in runs if wanted in (run.id, run.name)), "")
 
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster on which the open project trains; empty is none."""
+        return self.clusters.chosen(self.project.path, self._config)
+
+    def _cluster_overrides(self, request: StartRun) -> dict[str, Any]:
+        """Return the setting for the chosen cluster; empty for a run that starts from a checkpoint,
+        which trains where that run trained."""
+        return {} if request.origin else self.clusters.overrides(*self._settings_of(request))
+
+    def _settings_of(self, request: StartRun) -> tuple[str, ProjectConfig | None]:
+        """Return project (path) and settings of a run before overrides."""
+        wanted = request.origin.partition("@")[0]
+        for run in self.runs.of(request.project) if wanted else ():
+            if wanted in (run.id, run.name):
+                spec = self.runs.state(run.id).spec
+                return request.project, spec.config if spec else None
+        view = next((one for one in self.projects if one.path == request.project), None)
+        return request.project, view.config if view else None
+
+    async def _lend_cluster_key(self, name: str) -> None:
+        """Pass the API key of a cluster (empty: none) to the engine."""
+        if problem := await self.clusters.lend_key(name):
+            self.problem_raised.emit(problem)
+
     async def _train(self, request: StartRun, show: bool) -> None:
         if self._writing:
             await asyncio.wait(self._writing)
         await self.lend_keys()
+        _, config = self._settings_of(request)
+        named = config.backend.cluster if config else ""
+        await self._lend_cluster_key(request.overrides.get(SETTING, named))
         if request.host:
             run = await self.hosts.begin(request.host, lambda client: client.start_run(request))
         else:
@@ -377,6 +415,8 @@ class Session(QObject):
                     await self.hosts.ready(host)
                 if action in ("resume", "extend"):
                     await self.lend_keys()
+                    spec = self.runs.state(wanted).spec
+                    await self._lend_cluster_key(spec.config.backend.cluster if spec else "")
                 return await client.command(wanted, order)
 
         self._job(command_job(action, wanted), give, self.take_run)
