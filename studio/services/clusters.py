@@ -1,14 +1,13 @@
 """Clusters: their list, the cluster on which each project trains, and actions on a cluster. The
 engine has the list. `changed` is emitted when the list or a connection test changes."""
 
-from typing import Any
-
 from PySide6.QtCore import QObject, Signal
 
 from engine.client import EngineClient
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
 from engine.protocol.requests.clusters import ClusterList, ClusterSpec, ClusterView
+from engine.protocol.requests.runs import StartRun
 from studio.link.engine import EngineLink
 from studio.runtime.tasks import Done, Failed, TaskScope
 from studio.services import api_keys
@@ -16,6 +15,13 @@ from studio.services.key_lending import cluster_key, cluster_slot, lend_to_clust
 from studio.services.settings import SettingsStore
 
 SETTING = "backend.cluster"
+
+
+def cluster_of(request: StartRun, config: ProjectConfig | None) -> str:
+    """Return the name of the cluster on which a requested run trains (empty: none); `config` are
+    its settings before overrides."""
+    name = request.overrides.get(SETTING, config.backend.cluster if config else "")
+    return str(name)
 
 
 class Clusters(QObject):
@@ -85,11 +91,16 @@ class Clusters(QObject):
         self._settings.update(clusters=others | ({project: name} if name != named else {}))
         self.changed.emit()
 
-    def overrides(self, project: str, config: ProjectConfig | None) -> dict[str, Any]:
-        """Return the setting (key → value) with which a run of a project starts where the choice
-        differs from project.toml; else empty."""
-        name = self.chosen(project, config)
-        return {SETTING: name} if config and name != config.backend.cluster else {}
+    def with_choice(self, request: StartRun, config: ProjectConfig | None) -> StartRun:
+        """Return a start request with the cluster chosen for its project; `config` are the run's
+        settings. A run on a server uses none, and one from a checkpoint trains where the checkpoint
+        was trained."""
+        if config is None or request.origin or SETTING in request.overrides:
+            return request
+        name = "" if request.host else self.chosen(request.project, config)
+        if name == config.backend.cluster:
+            return request
+        return request.model_copy(update={"overrides": {**request.overrides, SETTING: name}})
 
     # Actions on a cluster
 
@@ -98,22 +109,33 @@ class Clusters(QObject):
         self.tasks.run(f"check {name}", self._test(name), failed=self._not_loaded)
 
     async def _test(self, name: str) -> None:
-        if problem := await self.lend_key(name):
-            raise api_keys.KeyringError(problem)
+        await self.lend_key(name)
         await self._client.check_cluster(name)
         await self._load()
 
-    async def lend_key(self, name: str) -> Problem | None:
-        """Pass the key of a cluster (name empty: none) to the engine. Returns the problem of a
-        failed keyring if the cluster needs a key, else None."""
+    async def lend_key(self, name: str) -> None:
+        """Pass the key of a cluster (name empty: none) to the engine. A failed keyring is emitted
+        by `tasks.failed` if the cluster needs a key."""
+        try:
+            await self._lend_key(name)
+        except api_keys.KeyringError as error:
+            self.tasks.failed.emit("key", error.problem)
+
+    async def _lend_key(self, name: str) -> None:
         if name and self.view(name) is None:
             await self._load()
-        view = self.view(name)
-        return await lend_to_cluster(self._client, view) if view else None
+        if (view := self.view(name)) is not None:
+            await lend_to_cluster(self._client, view)
 
     async def has_key(self, spec: ClusterSpec) -> bool:
-        """Return whether a key for this cluster and address is stored. Raises KeyringError."""
-        return bool(await cluster_key(spec))
+        """Return whether a key for this cluster and address is stored. Raises KeyringError if the
+        keyring is locked or does not respond."""
+        try:
+            return bool(await cluster_key(spec))
+        except api_keys.KeyringError as error:
+            if error.problem.code != api_keys.NO_KEYRING:
+                raise
+            return False
 
     def test_settings(self, spec: ClusterSpec, key: str, done: Done, failed: Failed) -> None:
         """Test the connection with settings that need not be saved; `key` empty: the stored one.
@@ -148,4 +170,8 @@ class Clusters(QObject):
         self._take(await self._client.remove_cluster(name))
         kept = {p: n for p, n in self._settings.current.clusters.items() if n != name}
         self._settings.update(clusters=kept)
-        await api_keys.delete(cluster_slot(name))
+        try:
+            await api_keys.delete(cluster_slot(name))
+        except api_keys.KeyringError as error:
+            if error.problem.code != api_keys.NO_KEYRING:
+                raise

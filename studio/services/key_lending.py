@@ -36,20 +36,17 @@ async def cluster_key(spec: ClusterSpec) -> str:
     return key if address == spec.address else ""
 
 
-async def lend_to_cluster(client: EngineClient, view: ClusterView) -> Problem | None:
-    """Pass a cluster's key, from the keyring or else from the environment, to the engine. Returns
-    the problem of a failed keyring if there is no key and the cluster is on another machine, else
-    None."""
-    key, problem = "", None
+async def lend_to_cluster(client: EngineClient, view: ClusterView) -> None:
+    """Pass a cluster's key, from the keyring or else from the environment, to the engine. Raises
+    KeyringError if there is no key and the cluster is on another machine."""
+    key = os.environ.get(KEY_VARIABLE, "")
     try:
-        key = await cluster_key(view.spec)
-    except api_keys.KeyringError as error:
-        problem = error.problem
-    key = key or os.environ.get(KEY_VARIABLE, "")
+        key = await cluster_key(view.spec) or key
+    except api_keys.KeyringError:
+        if not (key or view.has_key or is_loopback(view.spec.address)):
+            raise
     if key:
         await client.lend_cluster_key(view.spec.name, key)
-    needed = not (key or view.has_key or is_loopback(view.spec.address))
-    return problem if needed else None
 
 
 async def lend(

@@ -28,7 +28,7 @@ from studio.models.event_feed import Feed
 from studio.models.run import RunModel
 from studio.runtime.tasks import Failed, TaskScope, command_job
 from studio.services import key_lending
-from studio.services.clusters import SETTING, Clusters
+from studio.services.clusters import Clusters, cluster_of
 from studio.services.followed_runs import Following
 from studio.services.project_opening import read_project
 from studio.services.run_news import RunNews
@@ -296,13 +296,8 @@ class Session(QObject):
         `problem_raised`)."""
         if not self.tasks.busy("train"):
             host = self.place_of(request)
-            request = request.model_copy(
-                update={
-                    "key": uuid.uuid4().hex,
-                    "host": host,
-                    "overrides": self._cluster_overrides(request) | request.overrides,
-                }
-            )
+            request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
+            request = self.clusters.with_choice(request, self._config_of(request))
             self.starting_on = host
             self.tasks.run("train", self._train(request, show), failed=failed)
 
@@ -329,35 +324,33 @@ class Session(QObject):
     @property
     def cluster(self) -> str:
         """Name of the cluster on which the open project trains; empty is none."""
-        return self.clusters.chosen(self.project.path, self._config)
+        path = self.project.path
+        return "" if self.hosts.chosen(path) else self.clusters.chosen(path, self._config)
 
-    def _cluster_overrides(self, request: StartRun) -> dict[str, Any]:
-        """Return the setting for the chosen cluster; empty for a run that starts from a checkpoint,
-        which trains where that run trained."""
-        return {} if request.origin else self.clusters.overrides(*self._settings_of(request))
+    def choose_place(self, server: str, cluster: str) -> None:
+        """Select the server or the cluster (both empty: this machine) on which the open project
+        trains."""
+        self.hosts.choose(self.project.path, server)
+        self.clusters.choose(self.project.path, cluster, self._config)
+        where = server or cluster or "this machine"
+        self.notice.emit(f"{self.project.name} will train on {where}.")
 
-    def _settings_of(self, request: StartRun) -> tuple[str, ProjectConfig | None]:
-        """Return project (path) and settings of a run before overrides."""
+    def _config_of(self, request: StartRun) -> ProjectConfig | None:
+        """Return the settings of a run before overrides: those of the run from whose checkpoint it
+        starts, else of its project; None while unknown."""
         wanted = request.origin.partition("@")[0]
         for run in self.runs.of(request.project) if wanted else ():
             if wanted in (run.id, run.name):
                 spec = self.runs.state(run.id).spec
-                return request.project, spec.config if spec else None
+                return spec.config if spec else None
         view = next((one for one in self.projects if one.path == request.project), None)
-        return request.project, view.config if view else None
-
-    async def _lend_cluster_key(self, name: str) -> None:
-        """Pass the API key of a cluster (empty: none) to the engine."""
-        if problem := await self.clusters.lend_key(name):
-            self.problem_raised.emit(problem)
+        return view.config if view else None
 
     async def _train(self, request: StartRun, show: bool) -> None:
         if self._writing:
             await asyncio.wait(self._writing)
         await self.lend_keys()
-        _, config = self._settings_of(request)
-        named = config.backend.cluster if config else ""
-        await self._lend_cluster_key(request.overrides.get(SETTING, named))
+        await self.clusters.lend_key(cluster_of(request, self._config_of(request)))
         if request.host:
             run = await self.hosts.begin(request.host, lambda client: client.start_run(request))
         else:
@@ -416,7 +409,7 @@ class Session(QObject):
                 if action in ("resume", "extend"):
                     await self.lend_keys()
                     spec = self.runs.state(wanted).spec
-                    await self._lend_cluster_key(spec.config.backend.cluster if spec else "")
+                    await self.clusters.lend_key(spec.config.backend.cluster if spec else "")
                 return await client.command(wanted, order)
 
         self._job(command_job(action, wanted), give, self.take_run)

@@ -69,9 +69,12 @@ class ClusterSheet(Sheet):
         self._fill(view)
         self.set_title(f"Edit {name}")
         self.open()
-        self.address.setFocus()
+        line = self.address.editor
+        assert isinstance(line, QLineEdit)
+        line.setFocus()
+        line.setCursorPosition(0)
         self._tasks.run(
-            "key", self._clusters.has_key(view.spec), self._show_stored, self._result.show_problem
+            "key", self._clusters.has_key(view.spec), self._show_stored, self._show_keyring
         )
 
     def close_sheet(self) -> None:
@@ -103,6 +106,9 @@ class ClusterSheet(Sheet):
         self._stored = stored
         if stored:
             self._rows["key"].set_note(KEPT)
+
+    def _show_keyring(self, problem: Problem) -> None:
+        self._rows["key"].set_problem(f"{problem.message} {problem.hint}".strip())
 
     def _spec(self) -> ClusterSpec | None:
         """Return the entered settings, or None with errors shown."""

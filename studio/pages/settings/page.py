@@ -1,4 +1,4 @@
-"""Settings page: sections of engines, servers, clusters, this machine, API keys, appearance, shortcuts."""
+"""Settings page: sections of engines, servers, clusters, this machine, API keys, look, keyboard."""
 
 from collections.abc import Sequence
 from pathlib import Path

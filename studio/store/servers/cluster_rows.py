@@ -54,8 +54,8 @@ def models_words(report: ClusterReport) -> str:
 
 
 def step_tokens(config: ProjectConfig) -> int:
-    """Return the largest number of tokens that a step samples on the cluster, prompts not included:
-    groups × rollouts × tokens per response."""
+    """Return the largest number of tokens that one turn of all rollouts of a step samples: groups ×
+    rollouts × tokens per response."""
     return config.train.groups * config.train.group_size * config.train.max_tokens
 
 
@@ -67,9 +67,9 @@ def sending_words(view: ClusterView | None, name: str, config: ProjectConfig) ->
     host = urlsplit(view.spec.address).hostname or view.spec.address
     train = config.train
     amount = (
-        f"A step samples up to {formatting.count(step_tokens(config))} tokens there "
-        f"({train.groups} groups × {train.group_size} rollouts × {train.max_tokens:,} tokens), and "
-        "sends prompts and responses for training."
+        f"A step samples up to {formatting.count(step_tokens(config))} tokens per turn there "
+        f"({train.groups} groups × {train.group_size} rollouts × {train.max_tokens:,} tokens); "
+        "prompts and responses are sent."
     )
     words = f"Tokens leave this machine: {name} samples and trains at {host}. {amount}"
     return words, f"Tokens are sent to {host}"
