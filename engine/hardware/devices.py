@@ -56,8 +56,9 @@ def computes_on_cards() -> bool:
 
 
 def cards_of(backend: BackendConfig) -> tuple[Card, ...]:
-    """GPUs that a run with these settings computes on; empty for the CPU."""
-    if not computes_on_cards():
+    """GPUs of this machine that a run with these settings computes on; empty for the CPU or a
+    cluster."""
+    if backend.cluster or not computes_on_cards():
         return ()
     wanted = backend.processes + (backend.sampler == "vllm")
     return chosen_gpus(read_gpus().cards, wanted, os.environ)

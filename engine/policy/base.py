@@ -13,6 +13,7 @@ from engine.protocol.base import Value
 from engine.protocol.config.algorithm import Algorithm
 from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import Problem
+from engine.protocol.records.clusters import ClusterProfile
 
 Progress = Callable[[int, int], None]
 OnRestart = Callable[[Problem, int], Awaitable[None]]
@@ -95,6 +96,8 @@ class PolicyInfo(PolicyValue):
     """Whether requests may have images."""
     sampler: str = ""
     """Name and precision of the sampler, if it is another program."""
+    cluster: ClusterProfile | None = None
+    """Measured behaviour of the cluster that samples and trains, if one does."""
 
 
 class ImageInput(PolicyValue):

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.hardware.devices import cards_of, has_own_sampler_card
 from engine.hardware.memory_plan import vram_plan
 from engine.policy import fork_server
 from engine.policy.base import Policy, PolicyInfo, PolicySpec
 from engine.policy.data_parallel import ParallelPolicy
+from engine.policy.tinker.policy import TinkerPolicy
 from engine.policy.vllm.policy import VllmPolicy
 from engine.policy.vllm.process import ServerPlace
 from engine.policy.worker import TORCH, TorchPolicy, unsloth_program
@@ -16,16 +18,32 @@ from engine.protocol.config.project import BackendConfig, ModelConfig, ProjectCo
 from engine.protocol.events.run import PolicyLoaded
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.machine.hardware import Card
+from engine.protocol.requests.clusters import ClusterSpec
 from engine.runtime.child import start_program
 
 MOST_ROWS = 256
 """Maximum number of concurrent sequences of the vLLM server."""
 
 
-async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name: str) -> Policy:
-    """Start the processes of the policy that a project's [backend] names, without loading weights.
-    `base_name` is the name of the base model in saved adapters. Raises ConfigError where there are
-    too few GPUs, PolicyError, EnvironmentMissing."""
+class ClusterAccess(NamedTuple):
+    """Cluster that samples and trains, and its API key (empty: none)."""
+
+    spec: ClusterSpec
+    key: str
+
+
+async def start_policy(
+    config: ProjectConfig,
+    model: Path,
+    log: Path,
+    base_name: str,
+    cluster: ClusterAccess | None = None,
+) -> Policy:
+    """Start the processes of the policy that a project's [backend] names, without loading weights,
+    or connect to a `cluster`. `base_name` is the name of the base model in saved adapters. Raises
+    ConfigError where there are too few GPUs, PolicyError, EnvironmentMissing."""
+    if cluster is not None:
+        return await TinkerPolicy.start(log, base_name, cluster.spec, cluster.key)
     backend = config.backend
     cards = await asyncio.to_thread(cards_of, backend)
     _refuse_too_few(backend, cards)
@@ -43,8 +61,10 @@ async def start_policy(config: ProjectConfig, model: Path, log: Path, base_name:
 
 
 def in_one_process(config: ProjectConfig) -> ProjectConfig:
-    """Settings changed to load the same weights in one torch process, without vLLM."""
-    backend = config.backend.model_copy(update={"sampler": "torch", "processes": 1})
+    """Settings changed to load the same weights in one torch process of this machine, without
+    vLLM."""
+    update = {"sampler": "torch", "processes": 1, "cluster": ""}
+    backend = config.backend.model_copy(update=update)
     return config.model_copy(update={"backend": backend})
 
 

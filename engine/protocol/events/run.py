@@ -19,6 +19,7 @@ from engine.protocol.events.checkpoints import (
 )
 from engine.protocol.events.sft import LossMeasured, WarmupFinished
 from engine.protocol.problems import Problem
+from engine.protocol.records.clusters import ClusterProfile
 from engine.protocol.records.comparison import EvaluationResult, StepComparison
 from engine.protocol.records.judging import Usage
 from engine.protocol.records.labels import Label
@@ -59,6 +60,8 @@ class PolicyLoaded(BaseEvent):
     seconds: float
     sampler: str = ""
     """Sampling backend and its precision, if it is not the trainer's process."""
+    cluster: ClusterProfile | None = None
+    """Measured behaviour of the cluster that samples and trains, if one does."""
 
 
 class PhaseChanged(BaseEvent):

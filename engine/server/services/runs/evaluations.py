@@ -43,7 +43,7 @@ def plan(project: Path, request: StartEvaluation) -> PlannedEvaluation:
     """Plan an evaluation. With `request.demonstrate`, demonstrations of earlier runs are written
     and only scenarios that those lack are planned (none if all are done; all with `request.again`).
     Raises ConfigError, ModelError."""
-    overrides = dict(request.overrides)
+    overrides = {**request.overrides, "backend.cluster": ""}  # no cluster loads an adapter
     if request.judge is not None:
         overrides["judge.enabled"] = request.judge
     config = load_config(project, overrides)

@@ -17,6 +17,7 @@ from engine.evaluation.stored import store_scenarios
 from engine.judge.prompting.rubric import load_rubric
 from engine.judge.ruler import check_fit
 from engine.models.registry import model_for
+from engine.policy.tinker.refusals import refuse_config
 from engine.protocol.config.project import JudgeConfig, ProjectConfig
 from engine.protocol.records.runs import RunOfSweep, RunSpec, Scenario
 from engine.protocol.requests.runs import StartRun
@@ -130,9 +131,11 @@ async def check_sweep_run(project: Path, config: ProjectConfig) -> Path:
 
 
 def _check_cluster(config: ProjectConfig) -> None:
-    """Check that the cluster of the settings is in the list. Raises Refused, ConfigError."""
+    """Check that the cluster of the settings is in the list and can carry them. Raises Refused,
+    ConfigError, PolicyError."""
     if config.backend.cluster:
         find_cluster(config.backend.cluster)
+        refuse_config(config)
 
 
 async def _check_rollouts(project: Path, config: ProjectConfig) -> None:

@@ -1,0 +1,192 @@
+"""Connection to a cluster through its client process: typed calls, each with a deadline."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from engine.environments import python_of
+from engine.policy.base import TrainItem
+from engine.protocol.base import Value
+from engine.protocol.problems import AtelierError, PolicyError
+from engine.protocol.requests.clusters import ClusterModel, ClusterSpec
+from engine.runtime.child import Child, ChildDied
+from engine.runtime.paths import ISOLATED, ROOT
+
+CONNECT_S, CREATE_S, CALL_S, SAMPLE_S = 60.0, 900.0, 600.0, 900.0
+"""Deadlines in seconds: connecting; creating a model, which may load it; a pass over a batch, a
+step, a snapshot; a completion. The first call of a shape may compile for minutes."""
+HEALTH_S = 15.0
+RESTARTED = ("cluster.unreachable",)
+"""Codes of problems after which the run resumes from its last checkpoint."""
+
+
+class Completion(Value):
+    tokens: list[int]
+    logprobs: list[float]
+
+
+class Cluster:
+    """One session at a cluster. Calls raise ChildDied if the client process has ended, the cluster
+    cannot be reached, or a deadline has passed: the run then resumes from its last checkpoint.
+    They raise PolicyError if the cluster refuses a request."""
+
+    def __init__(self, child: Child, spec: ClusterSpec) -> None:
+        self._child, self.spec = child, spec
+        self.models: list[ClusterModel] = []
+        self.client = ""
+        self.model_id = ""
+        """Id of the model in training; empty before `create` or `resume`."""
+
+    @classmethod
+    async def connect(cls, spec: ClusterSpec, key: str, log: Path) -> Self:
+        """Start the client process and open a session. Raises also EnvironmentMissing."""
+        python = await asyncio.to_thread(python_of, spec.client)
+        argv = [str(python), "-P", str(ISOLATED), "engine.policy.tinker.client"]
+        child = await Child.spawn("cluster", argv, cwd=ROOT, log=log)
+        cluster = cls(child, spec)
+        try:
+            found = await cluster._ask("connect", CONNECT_S, address=spec.address, key=key)
+        except BaseException:
+            await asyncio.shield(child.close())
+            raise
+        cluster.models = [ClusterModel.model_validate(model) for model in found["models"]]
+        cluster.client = found["client"]
+        return cluster
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def model_called(self, name: str) -> str:
+        """Name of a base model at the cluster: the same, or a path that ends with it. Raises
+        PolicyError if the cluster does not serve it."""
+        last = name.rpartition("/")[2].lower()
+        for model in self.models:
+            if model.name == name or model.name.rpartition("/")[2].lower() == last:
+                return model.name
+        served = ", ".join(model.name for model in self.models) or "none"
+        raise PolicyError.of(
+            "cluster.no_model",
+            f"{self.spec.name} does not serve {name}; its models are: {served}.",
+            "Set model.name to one of them, or choose another cluster.",
+            where="model.name",
+        )
+
+    async def create(self, model: str, rank: int, seed: int) -> None:
+        """Create a model in training with a new adapter, in place of the present one."""
+        found = await self._ask("create", CREATE_S, model=model, rank=rank, seed=seed)
+        self.model_id = found["model_id"]
+
+    async def resume(self, model: str, path: str) -> None:
+        """Create a model in training from a saved state with its optimizer."""
+        found = await self._ask("resume", CREATE_S, model=model, path=path)
+        self.model_id = found["model_id"]
+
+    async def unload(self, model_id: str) -> None:
+        """Unload a model that an ended client left."""
+        await self._ask("unload", CALL_S, model_id=model_id)
+
+    async def forward(self, items: Sequence[TrainItem]) -> list[list[float]]:
+        """Log-probs of the trained tokens of each item, at temperature 1."""
+        found = await self._ask("forward", CALL_S, items=_plain(items))
+        return _checked(found["logprobs"], items)
+
+    async def backward(
+        self, items: Sequence[TrainItem], logprobs: list[list[float]], advantages: list[list[float]]
+    ) -> None:
+        """Add the gradient of −Σ e^(lp − logprobs) · advantages to that of the next step, in the
+        cluster's reduction. Sent once."""
+        await self._ask(
+            "backward", CALL_S, items=_plain(items), logprobs=logprobs, advantages=advantages
+        )
+
+    async def step(self, **adam: float) -> dict[str, float]:
+        """One AdamW step (fields of the SDK's AdamParams); returns the cluster's metrics."""
+        metrics: dict[str, float] = (await self._ask("step", CALL_S, adam=adam))["metrics"]
+        return metrics
+
+    async def snapshot(self, name: str) -> str:
+        """Save the weights for sampling under a name that is new; returns the path."""
+        path: str = (await self._ask("snapshot", CALL_S, name=name))["path"]
+        return path
+
+    async def drop(self, path: str) -> None:
+        """Forget the sampler of a snapshot, and delete the snapshot if the cluster can."""
+        await self._ask("drop", CALL_S, path=path)
+        await self._ask("delete", CALL_S, path=path)
+
+    async def sample(self, path: str, tokens: list[int], **sampling: Any) -> Completion:
+        """One completion by a snapshot (fields of the SDK's SamplingParams)."""
+        found = await self._ask("sample", SAMPLE_S, path=path, tokens=tokens, sampling=sampling)
+        return Completion.model_validate({name: found[name] for name in ("tokens", "logprobs")})
+
+    async def score(self, path: str, texts: Sequence[list[int]]) -> list[list[float]]:
+        """Log-probs of each token after the first by a snapshot; by the base model if `path` is
+        empty."""
+        found = await self._ask("score", SAMPLE_S, path=path, texts=list(texts))
+        rows: list[list[float]] = found["logprobs"]
+        return rows
+
+    async def save(self, name: str) -> str:
+        """Save weights and optimizer on the cluster; returns the path."""
+        path: str = (await self._ask("save", CALL_S, name=name))["path"]
+        return path
+
+    async def download(self, path: str, folder: Path) -> None:
+        """Write the adapter of a snapshot as a PEFT folder that does not exist."""
+        await self._ask("download", CALL_S, path=path, folder=str(folder))
+
+    async def close(self) -> None:
+        """Unload the model, end the session and the client process."""
+        if self._child.alive and self.model_id:
+            try:
+                await asyncio.wait_for(self._child.ask("close"), HEALTH_S)
+            except (AtelierError, TimeoutError):
+                pass  # the list of open models remembers it
+            else:
+                self.model_id = ""
+        await self._child.close()
+
+    async def _ask(self, op: str, deadline_s: float, **fields: Any) -> dict[str, Any]:
+        try:
+            return await asyncio.wait_for(self._child.ask(op, **fields), deadline_s)
+        except TimeoutError as error:
+            raise await self._silent(op, deadline_s) from error
+        except ChildDied:
+            raise
+        except AtelierError as error:
+            if error.problem.code in RESTARTED:
+                raise ChildDied(error.problem) from error
+            raise PolicyError(error.problem) from error
+
+    async def _silent(self, op: str, deadline_s: float) -> ChildDied:
+        """Problem of a call without an answer: whether the cluster is alive, it says itself."""
+        try:
+            found = await asyncio.wait_for(self._child.ask("health"), HEALTH_S)
+            alive = "answers its health check, so its engine may have ended"
+            state = alive if found["healthy"] else "fails its health check"
+        except (AtelierError, TimeoutError):
+            state = "does not answer its health check"
+        return ChildDied.of(
+            "cluster.no_answer",
+            f"{self.spec.name} did not complete a request ({op}) within {deadline_s / 60:.0f} "
+            f"minutes; it {state}.",
+            "Check the cluster's log.",
+        )
+
+
+def _plain(items: Sequence[TrainItem]) -> list[dict[str, Any]]:
+    return [item.model_dump(include={"tokens", "spans"}) for item in items]
+
+
+def _checked(rows: list[list[float]], items: Sequence[TrainItem]) -> list[list[float]]:
+    """Rows of log-probs, one number per trained token. Raises PolicyError otherwise."""
+    counts = [sum(end - start for start, end in item.spans) for item in items]
+    if [len(row) for row in rows] != counts:
+        raise PolicyError.of(
+            "cluster.protocol",
+            "The cluster returned a wrong number of log-probs.",
+            "Choose the SDK that fits the server.",
+        )
+    return rows
