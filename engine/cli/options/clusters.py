@@ -2,15 +2,13 @@
 
 import argparse
 
-from engine.protocol.requests.clusters import KEY_VARIABLE
-
 ACTIONS = {
     "list": "all added clusters",
     "add": "add a cluster to the list, or change one; nothing is sent anywhere",
     "check": "test the connection, and list the models that the cluster serves",
     "remove": "remove a cluster from the list; nothing is changed on its server",
 }
-KEY_WORDS = f"Its API key is read from the variable {KEY_VARIABLE}, or typed without being shown."
+KEY_WORDS = "Its API key is read from the variable TINKER_API_KEY, or typed without being shown."
 
 
 def _clusters(parser: argparse.ArgumentParser) -> None:
