@@ -20,7 +20,7 @@ from engine.protocol.requests.sync import SyncFolder
 from engine.remote.mirror.record import FILE, Replicated, read_record, write_record
 from engine.remote.server import Host
 from engine.remote.started_runs import StartedRun, check_spec
-from engine.remote.sync.download import PARTS, fetch
+from engine.remote.sync.download import PARTS, fetch, turn
 from engine.remote.sync.manifest import manifest, project_manifest
 from engine.remote.sync.upload import Progress, push
 from engine.runtime.files import move_into_place
@@ -67,7 +67,8 @@ async def move_to_this_machine(host: Host, run: Path, progress: Progress) -> Non
     await fetch(client, run.name, run, "", progress)
     await host.mirrors.catch_up(client, run)
     await host.mirrors.release(run)
-    shutil.rmtree(run / PARTS, ignore_errors=True)
+    async with turn(run):
+        await asyncio.to_thread(shutil.rmtree, run / PARTS, ignore_errors=True)
     await client.hand_over(run.name)
 
 

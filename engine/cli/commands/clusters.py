@@ -11,11 +11,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import platformdirs
+
 from engine.cli.engine_connection import engine_for
 from engine.cli.terminal import complain, say, say_json, table
 from engine.client import EngineClient
+from engine.integrations.skyrl.server import CLIENT, SkyrlPlan, skyrl_server
+from engine.models.registry import find_model
 from engine.protocol.addresses import is_loopback
-from engine.protocol.problems import ConfigError
+from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.requests.clusters import KEY_VARIABLE, ClusterView, cluster_spec
 from engine.storage.project import load_config
 
@@ -25,6 +29,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
+    if arguments.action == "serve":
+        return await _serve(arguments)
     async with engine_for(arguments.workspace) as client:
         return await ACTIONS[arguments.action](client, arguments)
 
@@ -65,6 +71,29 @@ async def _remove(client: EngineClient, arguments: argparse.Namespace) -> int:
     await client.remove_cluster(arguments.name)
     say(f"{arguments.name} was removed from the list.")
     return 0
+
+
+async def _serve(arguments: argparse.Namespace) -> int:
+    """Run SkyRL's server until Ctrl C. Its state is kept, so the next start continues."""
+    state = Path(platformdirs.user_data_dir("atelier")) / "skyrl" / arguments.name
+    cluster_spec(arguments.name, "http://127.0.0.1")  # the name, before anything is started
+    model = await asyncio.to_thread(find_model, arguments.model)
+    plan = SkyrlPlan(model=model, state=state, port=arguments.port)
+    state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    say(f"Starting SkyRL's server with {arguments.model}. Its log: {state / 'log'}")
+    async with skyrl_server(plan, state / "log") as server:
+        spec = cluster_spec(arguments.name, server.address, CLIENT)
+        async with engine_for(arguments.workspace) as client:
+            await client.put_cluster(spec)
+        say(
+            f"{spec.name} is ready at {server.address}. Train on it: `atelier train PROJECT "
+            f"--cluster {spec.name}`. Ctrl C ends it; checkpoints stay."
+        )
+        await server.ended()
+    complain(
+        Problem(code="cluster.ended", message="SkyRL's server has ended.", hint="See its log.")
+    )
+    return 1
 
 
 ACTIONS = {"list": _list, "add": _add, "check": _check, "remove": _remove}

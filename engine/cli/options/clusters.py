@@ -7,6 +7,7 @@ ACTIONS = {
     "add": "add a cluster to the list, or change one; nothing is sent anywhere",
     "check": "test the connection, and list the models that the cluster serves",
     "remove": "remove a cluster from the list; nothing is changed on its server",
+    "serve": "start SkyRL's server on this machine, until Ctrl C, and add it to the list",
 }
 KEY_WORDS = "Its API key is read from the variable TINKER_API_KEY, or typed without being shown."
 
@@ -30,6 +31,11 @@ def _clusters(parser: argparse.ArgumentParser) -> None:
                 choices=["tinker", "tinker-json"],
                 default="tinker",
                 help="SDK: tinker-json for SkyRL 0.3, else tinker (default)",
+            )
+        if name == "serve":
+            action.add_argument("--model", required=True, help="base model (see `models list`)")
+            action.add_argument(
+                "--port", type=int, default=0, help="port on localhost (default: a free one)"
             )
         action.add_argument("--workspace", help="folder of projects")
         action.add_argument("--json", action="store_true", help="print JSON lines on stdout")

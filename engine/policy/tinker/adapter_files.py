@@ -14,8 +14,7 @@ def complete_config(folder: Path, base_name: str) -> None:
     if not config.get("target_modules"):
         config["target_modules"] = target_modules(folder / "adapter_model.safetensors")
     config["base_model_name_or_path"] = base_name
-    config.setdefault("peft_type", "LORA")
-    config.setdefault("task_type", "CAUSAL_LM")
+    config["task_type"] = config.get("task_type") or "CAUSAL_LM"
     replace_file(file, json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 

@@ -230,12 +230,13 @@ class ServerProcess:
         )
 
     def _end_others(self) -> None:
-        """Kill the descendants that still run, and those that they have started meanwhile."""
+        """Kill the descendants and those that they have started meanwhile, and wait for them: the
+        engine has become the parent of some, whose exit status it must take."""
         for _ in range(3):
             _, *others = self._look()
-            if not (running := [one for one in others if _status(one) not in ENDED]):
+            end_processes(others)
+            if all(_status(one) in ENDED for one in self._look()):
                 return
-            end_processes(running)
 
     def _look(self) -> list[psutil.Process]:
         """Server process and its descendants, including those that were reparented later."""

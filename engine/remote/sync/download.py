@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 from engine.client import EngineClient
 from engine.protocol.problems import Refused, StoreError
@@ -31,6 +32,7 @@ MOST_RUN_BYTES = 2**41
 ROOM_BYTES = 2**28
 """Bytes that must stay free on this disk."""
 Progress = Callable[[int, int], None]
+_turns: WeakValueDictionary[Path, asyncio.Lock] = WeakValueDictionary()
 
 
 async def fetch(
@@ -61,11 +63,12 @@ async def fetch(
         progress(done, total)
 
     try:
-        for file, target in zip(wanted, targets, strict=True):
-            if await asyncio.to_thread(_is_here, target, file):
-                came(file.bytes)
-            else:
-                await _fetch_one(client, run_id, folder, file, came)
+        async with turn(folder):
+            for file, target in zip(wanted, targets, strict=True):
+                if await asyncio.to_thread(_is_here, target, file):
+                    came(file.bytes)
+                else:
+                    await _fetch_one(client, run_id, folder, file, came)
     except OSError as error:
         raise StoreError.of(
             "sync.not_written",
@@ -74,6 +77,11 @@ async def fetch(
             where=str(error.filename or folder),
         ) from error
     return targets
+
+
+def turn(folder: Path) -> asyncio.Lock:
+    """Lock of a run folder: downloads into it take turns, since equal files have one part."""
+    return _turns.setdefault(folder.resolve(), asyncio.Lock())
 
 
 def _check(wanted: list[FileEntry], below: str, most_bytes: int) -> None:

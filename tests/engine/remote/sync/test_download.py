@@ -252,3 +252,27 @@ def test_fifo_in_the_download_folder_does_not_block(run: Path) -> None:
     os.mkfifo(run / ".arriving" / DIGEST)
     with pytest.raises(StoreError, match="could not be written here"):
         download(run, [entry("checkpoints/good")])
+
+
+def test_downloads_of_one_file_into_one_run_take_turns(run: Path) -> None:
+    """A mirror and a move to this machine fetch the same file at once: both find it whole."""
+    asked: list[str] = []
+
+    def reply(request: Asked) -> Said:
+        asked.append(request.path)
+        if request.path.endswith("/files"):
+            return Said(json.dumps({"files": [entry("images/one")]}).encode())
+        time.sleep(0.2)
+        return Said(CONTENT[int(request.params["offset"]) :])
+
+    async def work() -> list[list[Path]]:
+        async with engine.client() as client:
+            return await asyncio.gather(
+                *(fetch(client, RUN, run, "", lambda done, total: None) for _ in range(3))
+            )
+
+    with lying(reply) as engine:
+        found = asyncio.run(work())
+    assert found == [[run / "images/one"]] * 3
+    assert (run / "images/one").read_bytes() == CONTENT
+    assert sum(not path.endswith("/files") for path in asked) == 1
