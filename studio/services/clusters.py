@@ -91,6 +91,11 @@ class Clusters(QObject):
         self._settings.update(clusters=others | ({project: name} if name != named else {}))
         self.changed.emit()
 
+    def override(self, name: str, config: ProjectConfig | None) -> dict[str, str]:
+        """Return the setting with which runs start on a cluster (empty: none), if these settings do
+        not select it; else empty."""
+        return {SETTING: name} if config and name != config.backend.cluster else {}
+
     def with_choice(self, request: StartRun, config: ProjectConfig | None) -> StartRun:
         """Return a start request with the cluster chosen for its project; `config` are the run's
         settings. A run on a server uses none, and one from a checkpoint trains where the checkpoint
@@ -98,9 +103,8 @@ class Clusters(QObject):
         if config is None or request.origin or SETTING in request.overrides:
             return request
         name = "" if request.host else self.chosen(request.project, config)
-        if name == config.backend.cluster:
-            return request
-        return request.model_copy(update={"overrides": {**request.overrides, SETTING: name}})
+        overrides = {**request.overrides, **self.override(name, config)}
+        return request.model_copy(update={"overrides": overrides})
 
     # Actions on a cluster
 

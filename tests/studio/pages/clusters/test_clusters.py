@@ -20,7 +20,9 @@ from tests.studio.buttons.conftest import MemoryKeyring
 from tests.studio.conftest import Run, until
 from tests.studio.fakes.clusters import HOSTED, TUNNEL
 from tests.studio.fakes.engine import FakeEngine
+from tests.studio.pages.runs.test_page import runs_page
 from tests.studio.screenshots.pages import open_project, studio_on
+from tests.studio.screenshots.runs import add_runs
 
 KEY = "tml-canary-4711"
 
@@ -286,5 +288,38 @@ def test_refusals_are_shown_in_the_sheet(
             press(Qt.Key.Key_Return)
             await until(lambda: "The SDK cannot be installed. Free disk." in result_of(studio))
             assert not sheet._test.is_busy()
+
+    run(job())
+
+
+def test_sweep_and_resumed_run_get_the_key_of_their_cluster(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, ring: MemoryKeyring
+) -> None:
+    async def job() -> None:
+        engine.clusters.put(HOSTED)
+        ring.set_password("atelier", cluster_slot("hosted"), slot_content(HOSTED, KEY))
+        add_runs(engine)
+        async with runs_page(engine, qapp, tmp_path) as page:
+            session = page.session
+            await until(lambda: session.clusters.all)
+            session.choose_place("", "hosted")
+            page.sweeps._start({"train.steps": 5})
+            await until(lambda: engine.sweeps.started)
+            expected = {"backend.cluster": "hosted", "train.steps": 5}
+            assert engine.sweeps.started[0].overrides == expected
+            assert engine.clusters.keys == {"hosted": KEY}
+
+            engine.clusters.keys.clear()
+            session.choose_place("", "")
+            stored = next(one for one in session.runs.of(session.project.path))
+            session.following.begin(stored.id)
+            state = session.runs.state(stored.id)
+            await until(lambda: state.spec)
+            backend = state.spec.config.backend.model_copy(update={"cluster": "hosted"})
+            config = state.spec.config.model_copy(update={"backend": backend})
+            state.spec = state.spec.model_copy(update={"config": config})
+            session.command("resume", run_id=stored.id)
+            await until(lambda: engine.commands)
+            assert engine.clusters.keys == {"hosted": KEY}
 
     run(job())
