@@ -60,7 +60,7 @@ class SetupPage(Page):
         self._forecast: Forecast | None = None
         self._checked = ""
         """Folder of the project whose model checks are shown."""
-        self._contact = ""
+        self._contact = self._cluster = ""
         self._soon = QTimer(self)
         self._soon.setSingleShot(True)
         self._soon.setInterval(PRICED_AFTER_MS)
@@ -296,6 +296,9 @@ class SetupPage(Page):
             self._form.show_command(self.session.project.command(self.session.cluster))
             self._show_memory()
             self._show_readiness()
+            if self.session.cluster != self._cluster:
+                self._soon.start()
+            self._cluster = self.session.cluster
 
     def _show_clusters(self) -> None:
         view = self.session.project.view
@@ -322,12 +325,16 @@ class SetupPage(Page):
         self.tasks.run("forecast", ask(), self._show_forecast, failed)
         self._ask_model_checks(path, pending)
 
-    def _ask_model_checks(self, path: str, pending: dict[str, Any]) -> None:
+    def _ask_model_checks(self, path: str, edits: dict[str, Any]) -> None:
         """Request the checks of the model; the first request for a model takes seconds, in which
         those of the same project stay."""
         if path != self._checked:
             self._show_model_checks([])
         self._checked = path
+
+        session, view = self.session, self.session.project.view
+        chosen = session.clusters.override(session.cluster, view.config if view else None)
+        pending = {**edits, **chosen}
 
         async def ask() -> list[Check]:
             return await self.session.client.model_checks(path, pending)

@@ -214,7 +214,7 @@ class ChoicesForm(QWidget):
     def show_model_checks(self, checks: Sequence[Check]) -> None:
         """Show the first check of the model, its chat format, at the model; the preflight has
         all."""
-        self._model_checks = [check for check in checks if check.name != "Sandbox"]
+        self._model_checks = [check for check in checks if check.name not in ("Sandbox", "Cluster")]
         self._show_model()
         self.show_problems(self._problems)
 
