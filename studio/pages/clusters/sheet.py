@@ -146,14 +146,14 @@ class ClusterSheet(Sheet):
             self._set_busy("test")
             self._result.show_progress()
             self._clusters.test_settings(
-                spec, self.key.value().strip(), self._tested, self._refused
+                spec, self.key.value().strip(), self._tested, self._not_tested
             )
 
     def _press_save(self) -> None:
         if not self._save.is_busy() and (spec := self._spec()) is not None:
             self._clusters.tasks.cancel("test")
             self._set_busy("save")
-            self._clusters.save(spec, self.key.value().strip(), self._saved, self._refused)
+            self._clusters.save(spec, self.key.value().strip(), self._saved, self._not_saved)
 
     def _tested(self, view: ClusterView) -> None:
         self._set_busy("")
@@ -164,14 +164,20 @@ class ClusterSheet(Sheet):
         self._set_busy("")
         self.close_sheet()
 
-    def _refused(self, problem: Problem) -> None:
-        """Show why a request failed. A cluster whose key alone could not be stored is saved."""
-        self._set_busy("")
+    def _not_tested(self, problem: Problem) -> None:
+        self._show_problem(problem, "The connection was not tested")
+
+    def _not_saved(self, problem: Problem) -> None:
+        """Show why saving failed. A cluster whose key alone could not be stored is saved."""
         name = self.name.value().strip()
-        if problem.code.startswith("keyring.") and self._clusters.view(name) is not None:
-            self._result.show_problem(problem, f"{name} is saved, but its API key is not stored")
-        else:
-            self._result.show_problem(problem)
+        saved = problem.code.startswith("keyring.")
+        self._show_problem(
+            problem, f"{name} is saved, but its API key is not stored" if saved else "Not saved"
+        )
+
+    def _show_problem(self, problem: Problem, title: str) -> None:
+        self._set_busy("")
+        self._result.show_problem(problem, title)
         self.bring_into_view(self._result)
 
     def _set_busy(self, job: str) -> None:
