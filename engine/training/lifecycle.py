@@ -32,7 +32,9 @@ async def load(run: Run, policy: Policy) -> None:
         spec = spec.model_copy(update={"value_lr": credit.lr})
     info = await policy.load(spec)
     await run.say(loaded(info))
-    if not info.shares_prefixes:
+    if info.cluster is not None:
+        await run.log("info", "policy", f"{info.cluster.name}: {info.cluster.words}.")
+    elif not info.shares_prefixes:
         await run.log(
             "warning",
             "policy",

@@ -44,6 +44,7 @@ from engine.protocol.events.run import (
 )
 from engine.protocol.events.sft import WarmupFinished
 from engine.protocol.problems import AtelierError, ConfigError, LaunchError
+from engine.protocol.records.clusters import ClusterProfile
 from engine.protocol.records.judging import keys_in
 from engine.protocol.records.machine.backends import ignored
 from engine.protocol.records.runs import ACTIVE_STATES, Interval, RunSummary, TrainingKind
@@ -259,6 +260,8 @@ class Watch:
                 return "\n".join([title, *(f"  ! {k} has no effect: {why}." for k, why in unused)])
             case RunStarted():
                 return f"Run {event.spec.name} resumes after step {event.resumed_from}"
+            case PolicyLoaded(cluster=ClusterProfile() as cluster):
+                return f"  on {cluster.name} ({cluster.client}): {cluster.words}"
             case PolicyLoaded():
                 return (
                     f"  {event.parameters / 1e6:.0f} M parameters in {event.dtype}, "

@@ -18,6 +18,7 @@ from engine.protocol.problems import PolicyError
 from engine.protocol.records.clusters import ClusterProfile
 
 TEXT_TOKENS = 24
+MOVED = 1e-6
 EQUAL = 0.02
 """Largest relative difference of gradient norms that count as equal."""
 CANCELLED = 0.02
@@ -48,7 +49,14 @@ async def calibrate(
     text, repeats = await _text(cluster, snapshot, start)
     item = TrainItem(tokens=text, spans=[(1, len(text))])
     (before,) = await cluster.forward([item])
+    (repeated,) = await cluster.forward([item])
     (sampler,) = await cluster.score(snapshot, [text])
+    (after,) = await cluster.forward([item])
+    noise = mean_gap(before, repeated)
+    if (moved_by := mean_gap(before, after)) > moved_above(noise):
+        raise _refused(
+            "sampling changed the weights in training by {gap:.3g} nats per token", gap=moved_by
+        )
     gap = mean_gap(sampler, before)
     if not gap <= MOST_GAP:
         raise _refused("its sampler and its trainer differ by {gap:.3g} nats per token", gap=gap)
@@ -68,8 +76,14 @@ async def calibrate(
             "repeats": repeats,
             "alpha": alpha,
             "logprob_gap": gap,
+            "noise": noise,
         }
     )
+
+
+def moved_above(noise: float) -> float:
+    """Change of the trainer's log-probs, in nats per token, above which its weights have moved."""
+    return max(MOVED, 4 * noise)
 
 
 async def _text(cluster: Cluster, snapshot: str, start: int) -> tuple[list[int], bool]:
@@ -168,7 +182,9 @@ async def _pinned(
     cluster: Cluster, snapshot: str, item: TrainItem, sampled: list[float], moved: list[float]
 ) -> bool:
     """Whether a snapshot keeps its log-probs `sampled` after the trainer has `moved` away, and the
-    trainer keeps its own while the snapshot is used."""
+    trainer keeps its own while the snapshot is used again after a newer one."""
+    newer = await cluster.snapshot(f"calibration-{secrets.token_hex(4)}")
+    await cluster.score(newer, [item.tokens])
     (old,) = await cluster.score(snapshot, [item.tokens])
     (now,) = await cluster.forward([item])
     change = mean_gap(moved, sampled)

@@ -33,6 +33,7 @@ import httpx  # noqa: E402
 import tinker  # noqa: E402
 from tinker import types  # noqa: E402
 from tinker.lib.client_connection_pool_type import ClientConnectionPoolType  # noqa: E402
+from tinker.lib.internal_client_holder import InternalClientHolder  # noqa: E402
 
 T = TypeVar("T")
 NO_KEY = "tml-none"
@@ -84,7 +85,10 @@ class Client:
         """Open a session; returns the models of the cluster."""
         self._address, self._key = message["address"], message["key"]
         self._service = service = await asyncio.to_thread(
-            tinker.ServiceClient, base_url=self._address, api_key=self._key or NO_KEY
+            tinker.ServiceClient,
+            base_url=self._address,
+            api_key=self._key or NO_KEY,
+            max_retries=0,  # of the HTTP client: one that adds gradients must not repeat itself
         )
         found = await service.get_server_capabilities_async()
         models = [
@@ -393,8 +397,16 @@ def _unpack(archive: bytes, folder: Path) -> None:
 
 
 def refuse_redirects() -> None:
-    """Disable redirects for all httpx clients of this process. Following one would send a request
-    with a key in its headers to another address."""
+    """Disable redirects for all connections of this process. Following one would send a request
+    with a key in its headers to another address. The SDK's other transport (pyqwest) follows them
+    by itself, so it is not used, whatever a server's settings for the SDK say."""
+    fetch_settings = InternalClientHolder._fetch_client_config
+
+    async def without_pyqwest(holder: Any, auth: Any) -> Any:
+        settings = await fetch_settings(holder, auth)
+        return settings.model_copy(update={"use_pyqwest_transport": False})
+
+    InternalClientHolder._fetch_client_config = without_pyqwest  # type: ignore[method-assign]
     httpx.Response.has_redirect_location = property(lambda response: False)  # type: ignore[assignment, method-assign]
 
 

@@ -21,7 +21,7 @@ from engine.policy.rows import pack_rows
 from engine.policy.tinker import open_models
 from engine.policy.tinker.adam import ZEROING, AdamCounter
 from engine.policy.tinker.adapter_files import complete_config
-from engine.policy.tinker.calibration import calibrate, grad_norm
+from engine.policy.tinker.calibration import calibrate, grad_norm, moved_above
 from engine.policy.tinker.cluster import Cluster
 from engine.policy.tinker.refusals import (
     no_grammars,
@@ -42,8 +42,6 @@ from engine.runtime.timeouts import Outages
 CANARY_TOKENS = 24
 STATE = "cluster.json"
 """File of a checkpoint, in its folder `trainer`: where the cluster keeps the state."""
-MOVED = 1e-6
-"""Largest mean |Δ log-prob| in nats of a trainer that has not moved."""
 LOSSES = (sys.executable, "-m", "engine.policy.tinker.losses")
 
 
@@ -119,16 +117,17 @@ class TinkerPolicy:
         )
         await self._opening(self._cluster.create(model, shape.rank, seed))
         self._changed = True
+        dtype = "bfloat16" if self._profile.logprob_gap > TOLERANCE["float32"] else "float32"
         return base.PolicyInfo(
             parameters=0,
             trainable=0,
-            dtype="bfloat16" if self._profile.logprob_gap > TOLERANCE["float32"] else "float32",
-            device=f"{self._cluster.spec.name} ({self._profile.client})",
+            dtype=dtype,
+            device=self._cluster.spec.name,
             seconds=time.monotonic() - start_s,
             shares_prefixes=False,
             unshared_reason="the cluster receives every sequence as a whole",
             eos_tokens=self._eos,
-            sampler=f"{self._cluster.spec.name} ({self._profile.client})",
+            sampler=f"{self._cluster.spec.name}, {dtype}",
             cluster=self._profile,
         )
 
@@ -367,7 +366,7 @@ class TinkerPolicy:
         if problem is not None:
             raise PolicyError(problem)
         moved = mean_gap(again, self._said)
-        if moved > (MOVED if exact else TOLERANCE["bfloat16"]):
+        if moved > moved_above(self._measured.noise):
             raise PolicyError.of(
                 "cluster.trainer_moved",
                 f"Sampling from a snapshot changed the weights in training on "

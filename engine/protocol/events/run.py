@@ -267,7 +267,7 @@ class AlertsChanged(BaseEvent):
 
 class WorkerRestarted(BaseEvent):
     kind: Literal["worker.restarted"] = "worker.restarted"
-    worker: Literal["policy", "agent", "judge", "provider", "sampler"]
+    worker: Literal["policy", "agent", "judge", "provider", "sampler", "cluster", "losses"]
     attempt: int
     problem: Problem
 

@@ -28,6 +28,8 @@ class ClusterProfile(Value):
     """Scaling numerator α of the adapter."""
     logprob_gap: float
     """Mean |Δ log-prob| in nats between sampler and trainer on a fixed text."""
+    noise: float = 0.0
+    """Mean |Δ log-prob| in nats between two forward passes of the trainer on that text."""
 
     @property
     def words(self) -> str:

@@ -282,6 +282,7 @@ class MachineCard(_Headed):
             tone = "text" if found.alike else "warn"
             rows = [("Sampler", found.sampler, tone), ("Trainer", found.trainer, tone)]
             rows += [("Weights", found.weights, "text")] if found.weights else []
+            rows += [("Cluster", found.cluster, "text")] if found.cluster else []
             self._programs.set_values(rows)
 
     def _show_tokens(self, per_s: float | None) -> None:

@@ -13,10 +13,14 @@ TITLES = {
     "agent": "The agent’s process",
     "judge": "The judge’s process",
     "provider": "The API client’s process",
+    "cluster": "The connection to the cluster",
+    "losses": "The loss process",
 }
 AFTER = {
     "sampler": "Unfinished completions continued from their last token.",
     "policy": "The run resumed from the last checkpoint; stored data is not lost.",
+    "cluster": "The run resumed from the last checkpoint; stored data is not lost.",
+    "losses": "The run resumed from the last checkpoint; stored data is not lost.",
 }
 
 
@@ -29,12 +33,16 @@ class Programs(NamedTuple):
     """Quantization of the weights; empty if stored in the precision of the computation."""
     alike: bool
     """Whether both compute in the same precision."""
+    cluster: str = ""
+    """What calibration measured of the cluster; empty without one."""
 
 
 def programs(state: RunState) -> Programs | None:
     """Return the backends of a run; None until the policy is loaded."""
     if not state.dtype or state.spec is None:
         return None
+    if state.cluster is not None:
+        return Programs(state.sampler, state.sampler, "", True, state.cluster.words)
     backend = state.spec.config.backend
     version = state.spec.versions.get("torch", "").partition("+")[0]
     name = "Unsloth" if backend.trainer == "unsloth" else f"PyTorch {version}".strip()

@@ -17,6 +17,7 @@ from engine.protocol.events.history import LINES_KEPT, History
 from engine.protocol.events.progress import RunProgress
 from engine.protocol.events.run import Event, UnknownEvent
 from engine.protocol.events.sft import LossMeasured, WarmupFinished
+from engine.protocol.records.clusters import ClusterProfile
 from engine.protocol.records.comparison import EvaluationResult
 from engine.protocol.records.runs import (
     Alert,
@@ -48,6 +49,8 @@ class RunState(RunProgress):
 
     seq: int = 0
     parameters: int = 0
+    cluster: ClusterProfile | None = None
+    """Measured behaviour of the cluster that samples and trains, if one does."""
     trainable: int = 0
     dtype: str = ""
     sampler: str = ""
@@ -240,6 +243,7 @@ class RunState(RunProgress):
             case e.PolicyLoaded():
                 self.parameters, self.trainable = event.parameters, event.trainable
                 self.dtype, self.sampler = event.dtype, event.sampler
+                self.cluster = event.cluster
             case WarmupFinished():
                 self.warmup = event
             case e.WorkerRestarted():
