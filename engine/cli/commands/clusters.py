@@ -25,7 +25,11 @@ from engine.storage.project import load_config
 
 
 def run(arguments: argparse.Namespace) -> int:
-    return asyncio.run(_run(arguments))
+    try:
+        return asyncio.run(_run(arguments))
+    except KeyboardInterrupt:
+        say("Stopped.")
+        return 130
 
 
 async def _run(arguments: argparse.Namespace) -> int:

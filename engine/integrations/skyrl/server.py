@@ -38,7 +38,7 @@ class SkyrlPlan(Value):
     adapters: int = 4
     """Adapters in memory, one of them the untrained model."""
     most_rank: int = 32
-    sequences: int = 64
+    sequences: int = 16
     """Maximum number of sequences that are sampled together."""
     micro_batch: int = 8
     """Sequences per forward and backward pass."""

@@ -92,7 +92,7 @@ async def _text(cluster: Cluster, snapshot: str, start: int) -> tuple[list[int],
     sampling = {"max_tokens": TEXT_TOKENS, "temperature": 1.0, "top_p": 1.0, "seed": 0}
     one = await cluster.sample(snapshot, [start], **sampling)
     again = await cluster.sample(snapshot, [start], **sampling)
-    if len(one.tokens) < 2 or len(one.logprobs) != len(one.tokens):
+    if len(one.tokens) < TEXT_TOKENS or len(one.logprobs) != len(one.tokens):
         raise _refused(
             "it returned {tokens} tokens and {logprobs} log-probs for a test request",
             tokens=len(one.tokens),
@@ -111,8 +111,10 @@ async def _reduction(cluster: Cluster, item: TrainItem, logprobs: list[float]) -
     the advantages or depend on how a batch is split."""
     count = len(logprobs)
     full = [1.0] * count
-    first = [1.0, *([0.0] * (count - 1))]
-    short = item.model_copy(update={"tokens": item.tokens[:2], "spans": [(1, 2)]})
+    half = count // 2
+    middle = [float(n == half) for n in range(1, count + 1)]
+    short = item.model_copy(update={"tokens": item.tokens[: half + 1], "spans": [(1, half + 1)]})
+    last = [float(n == half) for n in range(1, half + 1)]
 
     async def norm(*calls: list[tuple[TrainItem, list[float]]]) -> float:
         for call in calls:
@@ -147,9 +149,9 @@ async def _reduction(cluster: Cluster, item: TrainItem, logprobs: list[float]) -
             apart=apart,
         )
     sequences = _which(together / one, {"sum": 2.0, "mean": 1.0})
-    alone = await norm([(short, [1.0])])
-    tokens = _which(alone / await norm([(item, first)]), {"sum": 1.0, "mean": float(count)})
-    beside = await norm([(item, [0.0] * count), (short, [1.0])])
+    alone = await norm([(short, last)])
+    tokens = _which(alone / await norm([(item, middle)]), {"sum": 1.0, "mean": count / half})
+    beside = await norm([(item, [0.0] * count), (short, last)])
     if not _equal(beside / alone, 1.0 if sequences == "sum" else 0.5):
         raise _refused(
             "its reduction over sequences of different lengths is unknown (ratio {ratio:.4g})",

@@ -27,6 +27,7 @@ from engine.policy.tinker.refusals import (
     no_grammars,
     no_value_head,
     not_there,
+    refuse_alpha,
     refuse_batch,
     refuse_request,
     refuse_shape,
@@ -115,6 +116,7 @@ class TinkerPolicy:
         self._profile = await self._opening(
             calibrate(self._cluster, model, shape.rank, seed, start)
         )
+        refuse_alpha(self._profile.alpha, shape.alpha)
         await self._opening(self._cluster.create(model, shape.rank, seed))
         self._changed = True
         dtype = "bfloat16" if self._profile.logprob_gap > TOLERANCE["float32"] else "float32"

@@ -29,6 +29,17 @@ def refuse_shape(spec: PolicySpec) -> None:
         raise no_value_head()
 
 
+def refuse_alpha(theirs: float, ours: float) -> None:
+    """Refuse an adapter scale that the cluster does not apply. Raises PolicyError."""
+    if theirs != ours:
+        raise PolicyError.of(
+            "cluster.alpha",
+            f"The cluster scales adapters by α = {theirs:g}, but model.alpha is {ours:g}.",
+            f"Set model.alpha to {theirs:g}.",
+            where="model.alpha",
+        )
+
+
 def refuse_batch(batch: TrainBatch) -> None:
     algorithm = batch.algorithm
     if batch.objective == "supervised":
