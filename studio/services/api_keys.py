@@ -9,6 +9,8 @@ from engine.protocol.problems import AtelierError
 
 SERVICE = "atelier"
 TIMEOUT_S = 20.0
+NO_KEYRING = "keyring.none"
+"""Code of the problem that this machine has no keyring."""
 
 
 class KeyringError(AtelierError):
@@ -59,7 +61,7 @@ def _answer(question: Callable[[Any], Any]) -> Any:
     ring = keyring.get_keyring()
     if isinstance(ring, keyring.backends.fail.Keyring):
         raise KeyringError.of(
-            "keyring.none",
+            NO_KEYRING,
             "This machine has no keyring, so keys cannot be stored.",
             "Install a keyring (GNOME Keyring, KWallet), or pass the key to Atelier in an "
             "environment variable.",

@@ -4,16 +4,49 @@ import os
 from collections.abc import Sequence
 
 from engine.client import EngineClient
+from engine.protocol.addresses import is_loopback
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.config.tracking import VARIABLES, switched_on, tracker_keys_in
 from engine.protocol.problems import Problem
 from engine.protocol.records.judging import keys_in, provider_of
+from engine.protocol.requests.clusters import KEY_VARIABLE, ClusterSpec, ClusterView
 from studio.services import api_keys
 
 
 def tracker_slot(name: str) -> str:
     """Return the keyring entry of a tracker's key, distinct from those of judge providers."""
     return f"tracker {name}"
+
+
+def cluster_slot(name: str) -> str:
+    """Return the keyring entry of a cluster's key."""
+    return f"cluster:{name}"
+
+
+def slot_content(spec: ClusterSpec, key: str) -> str:
+    """Return what is stored for a cluster: its address and its key, so that a key is never sent to
+    an address that it was not entered for."""
+    return f"{spec.address} {key}"
+
+
+async def cluster_key(spec: ClusterSpec) -> str:
+    """Return the stored key for a cluster and its address; empty if there is none. Raises
+    KeyringError."""
+    address, _, key = (await api_keys.get(cluster_slot(spec.name)) or "").partition(" ")
+    return key if address == spec.address else ""
+
+
+async def lend_to_cluster(client: EngineClient, view: ClusterView) -> None:
+    """Pass a cluster's key, from the keyring or else from the environment, to the engine. Raises
+    KeyringError if there is no key and the cluster is on another machine."""
+    key = os.environ.get(KEY_VARIABLE, "")
+    try:
+        key = await cluster_key(view.spec) or key
+    except api_keys.KeyringError:
+        if not (key or view.has_key or is_loopback(view.spec.address)):
+            raise
+    if key:
+        await client.lend_cluster_key(view.spec.name, key)
 
 
 async def lend(

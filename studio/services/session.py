@@ -28,6 +28,7 @@ from studio.models.event_feed import Feed
 from studio.models.run import RunModel
 from studio.runtime.tasks import Failed, TaskScope, command_job
 from studio.services import key_lending
+from studio.services.clusters import Clusters, cluster_of
 from studio.services.followed_runs import Following
 from studio.services.project_opening import read_project
 from studio.services.run_news import RunNews
@@ -67,7 +68,8 @@ class Session(QObject):
         self.following = Following(link.pump, runs, self._shown)
         self.tasks = TaskScope(self)
         self.hosts = Hosts(link, feed, settings, self)
-        for scope in (self.tasks, self.hosts.tasks):
+        self.clusters = Clusters(link, settings, self)
+        for scope in (self.tasks, self.hosts.tasks, self.clusters.tasks):
             scope.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
         self.hosts.run_states_changed.connect(self._run_states_changed)
         self.starting_on = ""
@@ -108,6 +110,7 @@ class Session(QObject):
     async def close(self) -> None:
         """Close all connections and tasks. The engine and its runs continue."""
         await self.hosts.close()
+        await self.clusters.close()
         await self.tasks.close()
         await self.link.close()
 
@@ -151,6 +154,7 @@ class Session(QObject):
         self.runs.replace(await self.client.runs(recent=True))
         self.projects = await self.client.projects()
         self.samples = self.samples or await self.client.samples()
+        self.clusters.refresh()
         for run in self.runs.active():
             self.following.begin(run.id)
         self.projects_changed.emit()
@@ -293,6 +297,7 @@ class Session(QObject):
         if not self.tasks.busy("train"):
             host = self.place_of(request)
             request = request.model_copy(update={"key": uuid.uuid4().hex, "host": host})
+            request = self.clusters.with_choice(request, self._config_of(request))
             self.starting_on = host
             self.tasks.run("train", self._train(request, show), failed=failed)
 
@@ -316,10 +321,36 @@ class Session(QObject):
         runs = self.runs.of(request.project)
         return next((run.host for run in runs if wanted in (run.id, run.name)), "")
 
+    @property
+    def cluster(self) -> str:
+        """Name of the cluster on which the open project trains; empty is none."""
+        path = self.project.path
+        return "" if self.hosts.chosen(path) else self.clusters.chosen(path, self._config)
+
+    def choose_place(self, server: str, cluster: str) -> None:
+        """Select the server or the cluster (both empty: this machine) on which the open project
+        trains."""
+        self.hosts.choose(self.project.path, server)
+        self.clusters.choose(self.project.path, cluster, self._config)
+        where = server or cluster or "this machine"
+        self.notice.emit(f"{self.project.name} will train on {where}.")
+
+    def _config_of(self, request: StartRun) -> ProjectConfig | None:
+        """Return the settings of a run before overrides: those of the run from whose checkpoint it
+        starts, else of its project; None while unknown."""
+        wanted = request.origin.partition("@")[0]
+        for run in self.runs.of(request.project) if wanted else ():
+            if wanted in (run.id, run.name):
+                spec = self.runs.state(run.id).spec
+                return spec.config if spec else None
+        view = next((one for one in self.projects if one.path == request.project), None)
+        return view.config if view else None
+
     async def _train(self, request: StartRun, show: bool) -> None:
         if self._writing:
             await asyncio.wait(self._writing)
         await self.lend_keys()
+        await self.clusters.lend_key(cluster_of(request, self._config_of(request)))
         if request.host:
             run = await self.hosts.begin(request.host, lambda client: client.start_run(request))
         else:
@@ -377,6 +408,8 @@ class Session(QObject):
                     await self.hosts.ready(host)
                 if action in ("resume", "extend"):
                     await self.lend_keys()
+                    spec = self.runs.state(wanted).spec
+                    await self.clusters.lend_key(spec.config.backend.cluster if spec else "")
                 return await client.command(wanted, order)
 
         self._job(command_job(action, wanted), give, self.take_run)

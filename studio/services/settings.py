@@ -58,6 +58,9 @@ class Settings(BaseModel):
     """Whether blind grading follows the review queue instead of chance."""
     trains_on: dict[str, str] = Field(default_factory=dict)
     """Project path → name of the server on which it trains; absent: this machine."""
+    clusters: dict[str, str] = Field(default_factory=dict)
+    """Project path → name of the cluster on which it trains (empty: none), where that differs from
+    its project.toml."""
 
 
 def login_name() -> str:

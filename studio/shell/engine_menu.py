@@ -1,4 +1,4 @@
-"""Engine menu: the machine on which the open project trains, and the state of every engine."""
+"""Engine menu: the machine or cluster on which the open project trains, and the state of each."""
 
 from functools import partial
 
@@ -10,6 +10,7 @@ from studio.actions.actions import Actions
 from studio.link.engine_state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
 from studio.services.session import Session
+from studio.store.servers.cluster_rows import row_of
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.tables.status_dot import dot_icon
@@ -27,6 +28,7 @@ class EngineSwitcher(QObject):
         self._window, self._session, self._actions = window, session, actions
         session.engine_changed.connect(self.show_pill)
         session.hosts.changed.connect(self.show_pill)
+        session.clusters.changed.connect(self.show_pill)
         session.project_changed.connect(self.show_pill)
         window.page_shown.connect(self.show_pill)
         window.header.engine_requested.connect(self.open_menu)
@@ -37,6 +39,11 @@ class EngineSwitcher(QObject):
         project."""
         return "" if self._window.page in PROJECTLESS else self._session.project.path
 
+    @property
+    def cluster(self) -> str:
+        """Return the name of the cluster on which the shown project trains; empty is none."""
+        return self._session.cluster if self.project else ""
+
     @Slot()
     def show_pill(self) -> None:
         link, pill = self._session.feed.link, self._window.header.pill
@@ -45,6 +52,10 @@ class EngineSwitcher(QObject):
             words = self._session.hosts.words(name)
             pill.set_engine(f"{name} · {words.short}", words.dot)
             set_tip(pill, f"{name} · {words.text}")
+        elif self.cluster and link.contact == "connected":
+            state, dot = self._cluster_words(self.cluster)
+            pill.set_engine(f"{self.cluster} · cluster", dot)
+            set_tip(pill, f"{self.cluster} · {state}")
         else:
             pill.set_engine(link.words, PILL.get(link.contact, link.contact))
             set_tip(pill, "")
@@ -55,8 +66,8 @@ class EngineSwitcher(QObject):
         menu.aboutToHide.connect(menu.deleteLater)
         self._add_engines(menu)
         menu.addSeparator()
-        menu.addAction(self._actions["servers.add"])
-        menu.addAction(self._actions["servers.open"])
+        for action in ("servers.add", "clusters.add", "servers.open", "clusters.open"):
+            menu.addAction(self._actions[action])
         menu.addSeparator()
         for words in _facts(self._session.feed.link):
             menu.addAction(words).setEnabled(False)
@@ -72,7 +83,7 @@ class EngineSwitcher(QObject):
         chosen = hosts.chosen(project) if project else None
         here = menu.addAction(dot_icon(PILL.get(link.contact, link.contact)), link.words)
         here.triggered.connect(partial(self._choose, ""))
-        self._mark(here, chosen == "")
+        self._mark(here, chosen == "" and not self.cluster)
         for view in hosts.all:
             name = view.spec.name
             words = hosts.words(name)
@@ -84,6 +95,30 @@ class EngineSwitcher(QObject):
             gone = menu.addAction(dot_icon("gone"), f"{chosen} · not in the list")
             gone.setEnabled(False)
             self._mark(gone, True)
+        self._add_clusters(menu)
+
+    def _add_clusters(self, menu: QMenu) -> None:
+        """Add all clusters, which can be selected for a project only."""
+        names = [view.spec.name for view in self._session.clusters.all]
+        for name in names:
+            words, dot = self._cluster_words(name)
+            action = menu.addAction(dot_icon(dot), f"{name} · cluster, {words}".replace("&", "&&"))
+            action.triggered.connect(partial(self._choose_cluster, name))
+            action.setEnabled(bool(self.project))
+            self._mark(action, self.cluster == name)
+        if self.cluster and self.cluster not in names:
+            gone = menu.addAction(dot_icon("gone"), f"{self.cluster} · no such cluster")
+            gone.setEnabled(False)
+            self._mark(gone, True)
+
+    def _cluster_words(self, name: str) -> tuple[str, str]:
+        """Return state and dot of a cluster."""
+        clusters = self._session.clusters
+        view = clusters.view(name)
+        if view is None:
+            return "not in the list", "gone"
+        row = row_of(view, clusters.testing(name))
+        return row.words, row.dot
 
     def _mark(self, action: QAction, chosen: bool) -> None:
         if chosen:
@@ -91,13 +126,14 @@ class EngineSwitcher(QObject):
 
     def _choose(self, name: str, _: bool = False) -> None:
         if self.project:
-            self._session.hosts.choose(self.project, name)
-            where = name or "this machine"
-            self._session.notice.emit(f"{self._session.project.name} will train on {where}.")
+            self._session.choose_place(name, "")
         elif name:
             self._session.hosts.act(name, "connect")
         else:
             self._actions.trigger("engine.start")
+
+    def _choose_cluster(self, name: str, _: bool = False) -> None:
+        self._session.choose_place("", name)
 
 
 def _facts(link: LinkState) -> list[str]:

@@ -1,9 +1,10 @@
-"""Sheets and actions of remote servers, available from everywhere in the window."""
+"""Sheets and actions of remote servers and clusters, available from everywhere in the window."""
 
 from PySide6.QtCore import QObject
 
 from studio.actions.actions import Actions
 from studio.main_window import MainWindow
+from studio.pages.clusters.sheet import ClusterSheet
 from studio.pages.servers.server_sheet import HostSheet
 from studio.pages.servers.transfers import MoveSheet
 from studio.pages.servers.wizard import AddServerSheet
@@ -15,7 +16,7 @@ from studio.widgets.cards.sheet import Sheet
 
 
 class ServerController(QObject):
-    """Controller of the server wizard, server sheet and SSH prompts."""
+    """Controller of the server wizard, server sheet, SSH prompts and cluster sheet."""
 
     def __init__(
         self, window: MainWindow, session: Session, actions: Actions, frame: Frame
@@ -25,6 +26,7 @@ class ServerController(QObject):
         tasks = session.hosts.tasks
         self.wizard = AddServerSheet(session, tasks, window.body)
         self.sheet = HostSheet(session, tasks, window.body)
+        self.cluster_sheet = ClusterSheet(session.clusters, session.clusters.tasks, window.body)
         self.prompts = HostPrompts(window, session.hosts, tasks)
         self.moves = MoveSheet(session, tasks, window.body)
         self.sheet.install_wanted.connect(self.wizard.go_on)
@@ -34,6 +36,8 @@ class ServerController(QObject):
             engine_choose=frame.switcher.open_menu,
             servers_add=self.add,
             servers_open=self.show_servers,
+            clusters_add=self.add_cluster,
+            clusters_open=self.show_clusters,
             servers_connect=self._connect,
             run_bring_home=self._bring_home,
             run_send=frame.choose_server,
@@ -41,14 +45,23 @@ class ServerController(QObject):
         )
 
     def serve(self, page: SettingsPage) -> None:
-        """Connect the signals of the server list in Settings to the sheets."""
+        """Connect the signals of the lists in Settings to the sheets."""
         page.servers.add_wanted.connect(self.add)
         page.servers.host_wanted.connect(self._open)
         page.servers.install_wanted.connect(self._install)
+        page.clusters.add_wanted.connect(self.add_cluster)
+        page.clusters.edit_wanted.connect(self._edit_cluster)
 
     def add(self) -> None:
         self._close(self.sheet)
+        self._close(self.cluster_sheet)
         self.wizard.begin()
+
+    def add_cluster(self) -> None:
+        """Open the sheet for a new cluster."""
+        self._close(self.sheet)
+        self._close(self.wizard)
+        self.cluster_sheet.begin()
 
     def show_servers(self) -> None:
         """Show the server list in Settings."""
@@ -57,13 +70,27 @@ class ServerController(QObject):
         if isinstance(page, SettingsPage):
             page.show_servers()
 
+    def show_clusters(self) -> None:
+        """Show the list of clusters in Settings."""
+        self._window.show_page("settings")
+        page = self._window.body.currentWidget()
+        if isinstance(page, SettingsPage):
+            page.show_clusters()
+
+    def _edit_cluster(self, name: str) -> None:
+        self._close(self.sheet)
+        self._close(self.wizard)
+        self.cluster_sheet.change(name)
+
     def _open(self, name: str) -> None:
         self._close(self.wizard)
+        self._close(self.cluster_sheet)
         self.sheet.show_host(name)
 
     def _install(self, name: str) -> None:
         """Open the wizard for a server in the list, to survey it and install an engine."""
         self._close(self.sheet)
+        self._close(self.cluster_sheet)
         self.wizard.go_on(name)
 
     def _bring_home(self) -> None:

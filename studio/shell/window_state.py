@@ -131,7 +131,9 @@ class Frame(QObject):
                 )  # the last known phase is outdated
                 words = replace(words, text=f"{known} · {where}")
                 tone = "warn" if away else tone
-            elif living and session.hosts.chosen(session.project.path):
+            elif living and (cluster := _cluster_of(session)):
+                words = replace(words, text=f"{words.text} · on {cluster}")
+            elif living and (session.hosts.chosen(session.project.path) or session.cluster):
                 words = replace(words, text=f"{words.text} · on this machine")
             header.chip.set_state(words.text, tone, words.icon)
             self._show_train(run)
@@ -293,3 +295,9 @@ class Frame(QObject):
 def _resumes_by_train(run: RunSummary) -> bool:
     """Return whether Train resumes this run; an SFT run only until it has finished."""
     return run.kind in ("train", "outside") or (run.kind == "sft" and run.state != "finished")
+
+
+def _cluster_of(session: Session) -> str:
+    """Return the name of the cluster on which the selected run trains; empty for none."""
+    spec = session.run.state.spec
+    return spec.config.backend.cluster if spec else ""

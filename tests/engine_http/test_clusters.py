@@ -220,3 +220,34 @@ def type_in_terminal(arguments: tuple[str, ...], typed: str) -> str:
     os.close(ours)
     process.wait(timeout=30)
     return shown.decode()
+
+
+def test_setup_checks_the_chosen_cluster(engine: Engine, project: Path) -> None:
+    def checks(**values: object) -> dict[str, tuple[str, str]]:
+        path = str(project)
+        found = engine.call(lambda client: client.model_checks(path, dict(values)))
+        return {one.name: (one.state, f"{one.words} {one.hint}".strip()) for one in found}
+
+    assert "Cluster" not in checks()
+    chosen = {"backend.cluster": "hosted"}
+    state, words = checks(**chosen)["Cluster"]
+    assert (state, "no cluster called hosted" in words) == ("bad", True)
+    engine.call(lambda client: client.put_cluster(HOSTED))
+    good = ("good", "hosted samples and trains at tinker.example.")
+    assert checks(**chosen)["Cluster"] == good
+    for values, key in (
+        ({"train.temperature": 0.7}, "train.temperature"),
+        ({"train.algorithm.entropy": 0.01}, "train.algorithm.entropy"),
+        (
+            {
+                "train.algorithm.credit": {"kind": "value"},
+                "train.algorithm.advantage": {"kind": "reward"},
+            },
+            "train.algorithm.credit",
+        ),
+    ):
+        state, words = checks(**chosen, **values)["Cluster"]
+        assert (state, key in words) == ("bad", True), words
+        with pytest.raises(Refused, match="luster"):
+            engine.train(project, **chosen, **values)
+    assert not (project / "runs").exists()

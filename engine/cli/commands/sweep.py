@@ -13,6 +13,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from engine.cli.commands.clusters import cluster_of, lend_cluster_key
 from engine.cli.commands.track import lend_tracker_keys
 from engine.cli.commands.train import lend_keys, read_overrides
 from engine.cli.engine_connection import engine_for
@@ -64,6 +65,9 @@ async def sweep(arguments: argparse.Namespace, overrides: dict[str, Any]) -> int
     )
     async with engine_for(arguments.workspace) as client:
         await lend_keys(client, project, overrides)
+        if not arguments.dry_run:
+            cluster = await asyncio.to_thread(cluster_of, project, overrides)
+            await lend_cluster_key(client, cluster)
         await lend_tracker_keys(client)
         if arguments.resume:
             view = await resume(client, project, arguments)

@@ -2,8 +2,6 @@
 
 import argparse
 
-from engine.protocol.requests.clusters import KEY_VARIABLE
-
 ACTIONS = {
     "list": "all added clusters",
     "add": "add a cluster to the list, or change one; nothing is sent anywhere",
@@ -11,7 +9,7 @@ ACTIONS = {
     "remove": "remove a cluster from the list; nothing is changed on its server",
     "serve": "start SkyRL's server on this machine, until Ctrl C, and add it to the list",
 }
-KEY_WORDS = f"Its API key is read from the variable {KEY_VARIABLE}, or typed without being shown."
+KEY_WORDS = "Its API key is read from the variable TINKER_API_KEY, or typed without being shown."
 
 
 def _clusters(parser: argparse.ArgumentParser) -> None:

@@ -138,6 +138,7 @@ UNSUITABLE = {
     "sft": "has no effect on a run that trains by reinforcement learning.",
     "sweep": "is a setting of the sweep itself.",
     "judge": "changes what a validation measures, so results could not be compared.",
+    "backend.cluster": "sets the machine that trains, which is the same for all runs of a sweep.",
     "agent.source": "sets the source of the rollouts, which is the same for all runs of a sweep.",
     "scenarios.validation": "changes what a validation measures, so results could not be compared.",
     "train.seed": "is set by the sweep: set sweep.seeds to run each combination with more seeds.",

@@ -11,6 +11,7 @@ from engine.rollout.rendering.facts import model_checks
 from engine.rollout.sandbox.machine import agent_checks
 from engine.server.bodies import Routes, body_of, json_list, json_of, project_of, text_of, values_of
 from engine.server.composition import Services
+from engine.server.services.clusters import cluster_checks
 from engine.storage.project import load_config
 
 MOST_WORDS = 400
@@ -21,7 +22,7 @@ class ModelRoutes:
     """HTTP routes of the Models page."""
 
     def __init__(self, services: Services) -> None:
-        self._models = services.models
+        self._models, self._library = services.models, services.library
 
     def routes(self) -> Routes:
         return [
@@ -54,12 +55,14 @@ class ModelRoutes:
 
     async def checks(self, request: Request) -> Response:
         """Respond with the checks of the model and the agent of project `path`: chat format (if the
-        model is on this machine), what the adapter covers, and the agent's sandbox; `values` (JSON
-        by dotted key) replace settings."""
+        model is on this machine), what the adapter covers, the agent's sandbox, and the cluster if
+        one is selected; `values` (JSON by dotted key) replace settings."""
         path = project_of(request)
         config = load_config(path, values_of(request))
         checks = await asyncio.to_thread(model_checks, path, config)
-        return json_list(checks + await asyncio.to_thread(agent_checks, config.agent))
+        checks += await asyncio.to_thread(agent_checks, config.agent)
+        runs = await asyncio.to_thread(self._library.runs, path) if config.backend.cluster else []
+        return json_list(checks + await asyncio.to_thread(cluster_checks, config, runs))
 
     async def downloads(self, request: Request) -> Response:
         return json_list(await asyncio.to_thread(self._models.downloads.view))

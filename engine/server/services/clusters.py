@@ -1,11 +1,18 @@
 """Clusters: the user's list, their API keys in memory, and tests of the connection."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
 
 from engine.policy.tinker.check import check_cluster
-from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
+from engine.policy.tinker.refusals import refuse_config
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.events.run import PolicyLoaded
+from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused, StoreError
+from engine.protocol.records.machine.hardware import Check
+from engine.protocol.records.runs import RunSummary
 from engine.protocol.requests.clusters import (
     CheckCluster,
     ClusterList,
@@ -22,7 +29,10 @@ from engine.remote.cluster_list import (
 )
 from engine.runtime.closing import cancel
 from engine.server.services.runs.work import ActiveRuns
+from engine.storage.run_folder.run import run_reader
 
+CHECK = "Cluster"
+"""Name of the check in Setup."""
 ConnectionTest = Callable[[ClusterSpec, str], Awaitable[ClusterReport]]
 """Connection test with settings and API key; raises AtelierError."""
 
@@ -168,6 +178,37 @@ class ClusterService:
                     f"{active.run.spec.name} of {active.run.spec.project} is using {name}.",
                     f"Stop that run or wait for it, {then}.",
                 )
+
+
+def cluster_checks(config: ProjectConfig, runs: Iterable[RunSummary]) -> list[Check]:
+    """Check of the cluster that the settings select: whether it is in the list and can carry them,
+    and how it was measured in the newest of `runs`; empty without a cluster."""
+    name = config.backend.cluster
+    if not name:
+        return []
+    try:
+        spec = find_cluster(name)
+        refuse_config(config)
+    except AtelierError as error:
+        problem = error.problem
+        return [Check(name=CHECK, state="bad", words=problem.message, hint=problem.hint)]
+    words = f"{name} samples and trains at {urlsplit(spec.address).hostname}."
+    used = (run for run in runs if run.settings.get("backend.cluster") == name)
+    if measured := next(filter(None, map(_measured, used)), ""):
+        words += f" {measured}"
+    return [Check(name=CHECK, state="good", words=words)]
+
+
+def _measured(run: RunSummary) -> str:
+    """Behaviour of the cluster as measured by a run; empty if it has not come that far."""
+    try:
+        with run_reader(Path(run.path)) as reader:
+            loaded = reader.events_of("policy.loaded")
+    except StoreError:  # a damaged run measured nothing; the Runs page reports it
+        return ""
+    profiles = [event.cluster for event in loaded if isinstance(event, PolicyLoaded)]
+    profile = profiles[-1] if profiles else None
+    return f"Measured in {run.name}: {profile.words}." if profile else ""
 
 
 def check_key(key: str) -> None:

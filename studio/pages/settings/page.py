@@ -1,4 +1,4 @@
-"""Settings page: sections of engines, servers, this machine, API keys, appearance, shortcuts."""
+"""Settings page: sections of engines, servers, clusters, this machine, API keys, look, keyboard."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ from engine.protocol.problems import Problem
 from engine.protocol.records.machine.hardware import Check
 from studio.actions.actions import Actions
 from studio.link.engine_state import LinkState
+from studio.pages.clusters.card import ClustersCard
 from studio.pages.page import Page, scrolled
 from studio.pages.servers.card import ServersCard
 from studio.pages.settings.api_keys import judge_keys_card, tracker_keys_card
@@ -35,6 +36,7 @@ WIDEST = 880
 SECTIONS = (
     Section("engines", "Engines", "cpu"),
     Section("servers", "Remote servers", "server"),
+    Section("clusters", "Clusters", "globe"),
     Section("machine", "This machine", "search-check"),
     Section("keys", "API keys", "key-round"),
     Section("labels", "Labels", "user-round-check"),
@@ -58,6 +60,7 @@ class SettingsPage(Page):
         self._api_keys = (judge_keys_card(self.tasks), tracker_keys_card(self.tasks))
         self._engines = EnginesCards(session, self.tasks)
         self.servers = ServersCard(session.hosts)
+        self.clusters = ClustersCard(session.clusters)
         self._build()
         session.engine_changed.connect(self._show_engine)
         session.settings.changed.connect(self._show_look)
@@ -69,6 +72,8 @@ class SettingsPage(Page):
         for card in self._api_keys:
             card.look()
         self._engines.look()
+        if self.session.connected:
+            self.session.clusters.refresh()
 
     def leave(self) -> None:
         self._engines.rest()
@@ -82,6 +87,11 @@ class SettingsPage(Page):
         self.show_section("servers")
         self.servers.setFocus()
 
+    def show_clusters(self) -> None:
+        """Show the section of clusters and focus it."""
+        self.show_section("clusters")
+        self.clusters.setFocus()
+
     def check(self) -> None:
         """Show the section "This machine" and check the requirements for training."""
         self.show_section("machine")
@@ -92,6 +102,7 @@ class SettingsPage(Page):
         cards: dict[str, tuple[QWidget, ...]] = {
             "engines": (self._engine_card(), self._engines),
             "servers": (self.servers,),
+            "clusters": (self.clusters,),
             "machine": (self._doctor_card(),),
             "keys": self._api_keys,
             "labels": (self._label_card(),),

@@ -60,7 +60,7 @@ class SetupPage(Page):
         self._forecast: Forecast | None = None
         self._checked = ""
         """Folder of the project whose model checks are shown."""
-        self._contact = ""
+        self._contact = self._cluster = ""
         self._soon = QTimer(self)
         self._soon.setSingleShot(True)
         self._soon.setInterval(PRICED_AFTER_MS)
@@ -123,6 +123,8 @@ class SetupPage(Page):
         session.engine_changed.connect(self._engine_changed)
         session.runs_changed.connect(self._show_readiness)
         session.run.changed.connect(self._show_baseline)
+        for places in (session.clusters, session.hosts):
+            places.changed.connect(self._show_place)
         self._tabs.chosen.connect(self._choose)
         for part in (self._form, self._demonstrations):
             part.edited.connect(partial(self._edits.put, part))
@@ -199,7 +201,8 @@ class SetupPage(Page):
             return
         if project.path != self._edits.path:
             self._turn(project.path)
-        self._form.show_project(project.view, project.command())
+        self._show_clusters()
+        self._form.show_project(project.view, project.command(self.session.cluster))
         self._form.show_problems(project.view.problems)
         self._teacher.project = project.path
         self._tests.show_project(project.view)
@@ -285,6 +288,24 @@ class SetupPage(Page):
         shown."""
         self._form.show_facts(None)
 
+    @Slot()
+    def _show_place(self) -> None:
+        """Show on which machine or cluster the next run trains."""
+        if self.isVisible() and self.session.project.view is not None:
+            self._show_clusters()
+            self._form.show_command(self.session.project.command(self.session.cluster))
+            self._show_memory()
+            self._show_readiness()
+            if self.session.cluster != self._cluster:
+                self._soon.start()
+            self._cluster = self.session.cluster
+
+    def _show_clusters(self) -> None:
+        view = self.session.project.view
+        named = view.config.backend.cluster if view and view.config else ""
+        name = self.session.cluster
+        self._form.show_clusters(self.session.clusters.all, None if name == named else name)
+
     # Preflight
 
     @Slot()
@@ -299,17 +320,21 @@ class SetupPage(Page):
             if pending:  # the response to the edit reports its problem
                 return
             self._forecast = None
-            self._preflight.show_forecast(None, problem)
+            self._show_memory(problem)
 
         self.tasks.run("forecast", ask(), self._show_forecast, failed)
         self._ask_model_checks(path, pending)
 
-    def _ask_model_checks(self, path: str, pending: dict[str, Any]) -> None:
+    def _ask_model_checks(self, path: str, edits: dict[str, Any]) -> None:
         """Request the checks of the model; the first request for a model takes seconds, in which
         those of the same project stay."""
         if path != self._checked:
             self._show_model_checks([])
         self._checked = path
+
+        session, view = self.session, self.session.project.view
+        chosen = session.clusters.override(session.cluster, view.config if view else None)
+        pending = {**edits, **chosen}
 
         async def ask() -> list[Check]:
             return await self.session.client.model_checks(path, pending)
@@ -325,8 +350,16 @@ class SetupPage(Page):
 
     def _show_forecast(self, forecast: Forecast) -> None:
         self._forecast = forecast
-        self._preflight.show_forecast(forecast)
+        self._show_memory()
         self._show_readiness()
+
+    def _show_memory(self, problem: Problem | None = None) -> None:
+        """Show the forecast of memory and time, or what a step samples on the chosen cluster."""
+        view = self.session.project.view
+        if (name := self.session.cluster) and view is not None and view.config is not None:
+            self._preflight.show_cluster(name, view.config, self._forecast)
+        else:
+            self._preflight.show_forecast(self._forecast, problem)
 
     def _baselines(self) -> list[RunSummary]:
         runs = self.session.runs.of(self.session.project.path)
@@ -390,7 +423,7 @@ class SetupPage(Page):
         if view is None or view.config is None or self.session.project.outside:
             return ""
         words = formatting.plural(view.config.train.steps, "step")
-        if self._forecast is None:
+        if self._forecast is None or self.session.cluster:
             return words
         seconds = (
             self._forecast.steps * (self._forecast.step_low_s + self._forecast.step_high_s) / 2

@@ -1,17 +1,25 @@
 """Explanation of each [backend] setting on this engine, with warnings. Free of I/O.
 
-Input: the project's settings and the engine's backends (None until loaded). Output: a note for each
-setting."""
+Input: the project's settings with the chosen cluster, the cluster and the engine's backends (None
+until loaded). Output: a note for each setting."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from engine.protocol.config.project import ProjectConfig
-from engine.protocol.records.machine.backends import BackendFacts, Provision, ignored
+from engine.protocol.records.machine.backends import (
+    DECIDED_BY_CLUSTER,
+    BackendFacts,
+    Provision,
+    ignored,
+)
+from engine.protocol.requests.clusters import ClusterView
+from studio.store.servers.cluster_rows import sending_words
 from studio.text import formatting
 
 BITS = {"8bit": "8 bits", "4bit": "4 bits"}
 SETTINGS = ("Open Settings", "engines.open")
+CLUSTERS = ("Open Settings", "clusters.open")
 
 
 @dataclass(frozen=True)
@@ -30,10 +38,33 @@ class Note:
         return bool(self.short)
 
 
-def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
+def notes(
+    config: ProjectConfig, facts: BackendFacts | None, cluster: ClusterView | None = None
+) -> dict[str, Note]:
     """Return setting key → note for all backend settings. `facts` are the capabilities of the
-    engine (None: not loaded yet)."""
-    notes_by_key = {
+    engine (None: not loaded yet), `cluster` is the one that `config` selects (None: unknown or
+    none)."""
+    notes_by_key = _cluster_notes(config, cluster) or _notes_here(config, facts)
+    for key, why in ignored(config, facts.cards if facts else None).items():
+        words = f"No effect: {why}."
+        notes_by_key[key] = Note(words, "warn", f"{SHORT[key]} has no effect")
+    return notes_by_key
+
+
+def _cluster_notes(config: ProjectConfig, cluster: ClusterView | None) -> dict[str, Note]:
+    """Return the notes of a run on a cluster; empty for a run on another machine."""
+    name = config.backend.cluster
+    if not name:
+        return {}
+    words, short = sending_words(cluster, name, config)
+    note = Note(words, "info", short) if cluster else Note(words, "bad", short, CLUSTERS)
+    decided = {f"backend.{key}": Note(f"{name} decides.") for key in DECIDED_BY_CLUSTER}
+    return {"backend.cluster": note, **decided, "train.staleness": _staleness(config)}
+
+
+def _notes_here(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
+    return {
+        "backend.cluster": Note("The machine chosen in the header samples and trains."),
         "backend.sampler": _sampler(config, facts),
         "backend.trainer": _trainer(config, facts),
         "backend.weights": _weights(config, facts),
@@ -48,13 +79,14 @@ def notes(config: ProjectConfig, facts: BackendFacts | None) -> dict[str, Note]:
             "Off: a run is refused if other programs use memory that the run needs."
         ),
     }
-    for key, why in ignored(config, facts.cards if facts else None).items():
-        words = f"No effect: {why}."
-        notes_by_key[key] = Note(words, "warn", f"{SHORT[key]} has no effect")
-    return notes_by_key
 
 
 SHORT = {
+    "backend.sampler": "Sampler",
+    "backend.trainer": "Trainer",
+    "backend.weights": "Weight precision",
+    "backend.recompute": "Activation checkpointing",
+    "backend.processes": "Number of trainers",
     "backend.memory_share": "vLLM’s share of GPU memory",
     "backend.sleep": "vLLM’s sleep mode",
     "train.staleness": "Staleness",

@@ -53,8 +53,11 @@ class ProjectStore:
         ready = view is not None and view.config is not None and view.trusted
         return ready and not self.problems and not self.outside
 
-    def command(self) -> str:
-        """Shell command that trains the project without the studio; empty without a project."""
+    def command(self, cluster: str = "") -> str:
+        """Shell command that trains the project without the studio, on the cluster of this name if
+        project.toml does not select it; empty without a project."""
         if self.view is None:
             return ""
-        return f"atelier train {shlex.quote(self.view.path)}"
+        named = self.view.config.backend.cluster if self.view.config else ""
+        option = f" --cluster {cluster}" if cluster != named and cluster else ""
+        return f"atelier train {shlex.quote(self.view.path)}{option}"

@@ -8,6 +8,7 @@ from engine.launcher.interpreters import (
     choice_file,
     choose,
     chosen_interpreters,
+    own_interpreter,
     read_choice,
     write_choice,
 )
@@ -64,3 +65,11 @@ def test_missing_engine_is_skipped_with_a_message() -> None:
     engines, messages = chosen_interpreters()
     assert [one.name for one in engines] == ["built-in"]
     assert messages == ["The GPU engine in /cache/gpu.1 is missing or incomplete."]
+
+
+def test_engine_does_not_inherit_the_key_of_a_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINKER_API_KEY", "tml-canary")
+    monkeypatch.setenv("ATELIER_OTHER", "kept")
+    variables = own_interpreter().variables
+    assert variables["ATELIER_OTHER"] == "kept"
+    assert "tml-canary" not in variables.values()

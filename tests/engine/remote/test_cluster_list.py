@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.requests.clusters import ClusterSpec
 from engine.remote.cluster_list import (
@@ -16,6 +17,7 @@ from engine.remote.cluster_list import (
     read_clusters,
     remove_cluster,
 )
+from engine.remote.server import refuse_cluster
 from engine.runtime.paths import ROOT
 
 HOSTED = ClusterSpec(name="hosted", address="https://tinker.example/services/tinker-prod")
@@ -97,6 +99,14 @@ def test_damaged_file_is_reported_and_kept() -> None:
         with pytest.raises(Refused, match="list of clusters cannot be read"):
             attempt()
     assert file.read_text() == "{"
+
+
+def test_run_on_a_server_cannot_use_a_cluster() -> None:
+    refuse_cluster(ProjectConfig(), "box")
+    config = ProjectConfig.model_validate({"backend": {"cluster": "hosted"}})
+    with pytest.raises(ConfigError, match="A run on box cannot use the cluster hosted") as refused:
+        refuse_cluster(config, "box")
+    assert refused.value.problem.where == "backend.cluster"
 
 
 PUTTING = """

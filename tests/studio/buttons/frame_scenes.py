@@ -2,11 +2,14 @@
 
 from PySide6.QtTest import QTest
 
+from engine.protocol.requests.clusters import ClusterSpec
 from engine.trust.store import edit_record
 from studio.pages.settings.api_keys import KeysCard
 from studio.pages.settings.shortcuts import ShortcutList
 from tests.studio.buttons.stage import Row, Scene, Stage
 from tests.support.namespaces import NAMESPACES
+
+CLUSTER = ClusterSpec(name="tunnel", address="http://127.0.0.1:9")
 
 
 async def home(stage: Stage) -> None:
@@ -87,6 +90,24 @@ async def machine(stage: Stage) -> None:
 
 async def servers(stage: Stage) -> None:
     stage.page("settings").show_section("servers")
+
+
+async def clusters(stage: Stage) -> None:
+    """Cluster that was added, in the list of Settings."""
+    stage.page("settings").show_section("clusters")
+    listed = stage.session.clusters
+    if listed.view(CLUSTER.name) is None:
+        await stage.session.client.put_cluster(CLUSTER)
+        listed.refresh()
+        await stage.until(lambda: listed.view(CLUSTER.name))
+
+
+async def cluster_sheet(stage: Stage) -> None:
+    await clusters(stage)
+    sheet = stage.studio.servers.cluster_sheet
+    if not sheet.is_open():
+        sheet.change(CLUSTER.name)
+        await stage.until(lambda: not stage.session.clusters.tasks.busy("key"))
 
 
 async def typed_key(stage: Stage) -> None:
@@ -209,6 +230,23 @@ FRAME = [
     Scene("machine", machine, [Row("SettingsPage._check_button", "GET /doctor")]),
     Scene(
         "servers", servers, [Row("CardHeader: Add a server of ServersCard", "shown AddServerSheet")]
+    ),
+    Scene(
+        "clusters",
+        clusters,
+        [
+            Row("ClustersCard._add", "shown ClusterSheet"),
+            Row("ClusterRowView._edit", "shown ClusterSheet"),
+            Row("ClusterRowView._remove", "shown Question Remove tunnel from the list"),
+        ],
+    ),
+    Scene(
+        "cluster",
+        cluster_sheet,
+        [
+            Row("ClusterSheet: Close", "hidden ClusterSheet"),
+            Row("ClusterSheet._save", "PUT /clusters .*tunnel"),
+        ],
     ),
     Scene(
         "typed key",

@@ -7,6 +7,7 @@ from typing import Any, get_args
 from engine.protocol.requests.remote import FarEngine, HostTick, HostView
 from studio.services.servers import HostAction
 from tests.studio.buttons.stage import Row, Scene, Stage
+from tests.studio.fakes.clusters import HOSTED
 from tests.studio.fakes.servers import (
     BUILD,
     CODE,
@@ -20,6 +21,7 @@ from tests.studio.fakes.servers import (
 )
 
 SSH = "a server that is reached over SSH, with an engine of gigabytes on it"
+TINKER = "a cluster of GPUs, and the client library of its API"
 RUN = "01JD5MAMBERKESTREL00000000"
 BRINGING = HostTick(stage="uploading", words="torch 2.13.0", done=210_000_000, total=526_000_000)
 SILENT = UNREACHABLE.model_copy(update={"code": "host.engine_silent"})
@@ -135,6 +137,21 @@ async def confirming_location(stage: Stage) -> None:
     if not stage.dialog("Not on this machine"):
         page._list.evaluate_wanted.emit()
         await stage.until(lambda: stage.dialog("Not on this machine"))
+
+
+async def clusters(stage: Stage) -> None:
+    stage.studio.actions.trigger("clusters.open")
+    if not stage.session.clusters.all:
+        stage.backend.clusters.put(HOSTED)
+        stage.session.clusters.refresh()
+        await stage.until(lambda: stage.session.clusters.all)
+
+
+async def cluster_sheet(stage: Stage) -> None:
+    await clusters(stage)
+    sheet = stage.studio.servers.cluster_sheet
+    if not sheet.is_open():
+        sheet.change(HOSTED.name)
 
 
 async def moving(stage: Stage) -> None:
@@ -300,6 +317,18 @@ REMOTE = [
         partial(prompt, question=CODE),
         [Row("Question: Answer", "POST /hosts/box/answer")],
         fake=SSH,
+    ),
+    Scene(
+        "clusters",
+        clusters,
+        [Row("ClusterRowView._test", "POST /clusters/hosted/check")],
+        fake=TINKER,
+    ),
+    Scene(
+        "cluster",
+        cluster_sheet,
+        [Row("ClusterSheet._test", "POST /clusters/check .*hosted")],
+        fake=TINKER,
     ),
     Scene("not here", checkpoint_not_local, [Row("ListCard._fetch", "POST .*/fetch")], fake=SSH),
     Scene(

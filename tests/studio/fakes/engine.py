@@ -35,6 +35,7 @@ from engine.protocol.requests.runs import (
 )
 from studio.store.runs.state import HELD_OUT, RunState
 from tests.studio.fakes.checkpoints import FakeCheckpoints, evaluation_run
+from tests.studio.fakes.clusters import FakeClusters
 from tests.studio.fakes.drafts import FakeAuthoring
 from tests.studio.fakes.environments import FakeEnvironments
 from tests.studio.fakes.labels import FakeLabels
@@ -83,6 +84,7 @@ class FakeEngine:
         self.tracking = FakeTracking()
         self.environments = FakeEnvironments(self._active_runs)
         self.models = FakeModels()
+        self.clusters = FakeClusters()
         self.authoring = FakeAuthoring(self.project_store)
         self.pid, self.notice = 0, ""
         self.labels: dict[str, FakeLabels] = {}
@@ -241,6 +243,7 @@ class FakeEngine:
                         *self.environments.routes(),
                         *self.models.routes(),
                         *self.servers.routes(),
+                        *self.clusters.routes(),
                         *self.authoring.routes(),
                     )
                 ),

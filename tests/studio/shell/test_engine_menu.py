@@ -9,9 +9,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from engine.protocol.config.project import BackendConfig
 from engine.protocol.requests.remote import HostTick
 from studio.app import Studio
 from tests.studio.conftest import Run, until
+from tests.studio.fakes.clusters import HOSTED, REPORT
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.servers import HOST_KEY, UNREACHABLE, view
 from tests.studio.fakes.simulated_run import SMALL, Simulation
@@ -209,5 +211,69 @@ def test_longest_names_fit_smallest_window(
             studio.servers.sheet.show_host(name)
             await asyncio.sleep(0.3)
             assert studio.window.width() == 1080
+
+    run(job())
+
+
+def test_cluster_server_and_this_machine_exclude_each_other(
+    filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        filled.servers.put(view())
+        filled.servers.installed.add("box")
+        filled.clusters.put(HOSTED, report=REPORT)
+        async with studio_on(filled, qapp, tmp_path) as studio:
+            await open_project(studio, filled, "inbox-scout")
+            await until(lambda: studio.session.hosts.all and studio.session.clusters.all)
+            box, hosted = entries(studio)[1:3]
+            assert (box, hosted) == ("box · not connected", "hosted · cluster, serves 3 models")
+            assert {"Add a cluster…", "Clusters…"} <= set(entries(studio))
+            path = str(filled.workspace / "inbox-scout")
+            choose(studio, "hosted")
+            assert studio.settings.current.clusters == {path: "hosted"}
+            assert entries(studio)[2].endswith("trains here")
+            assert not entries(studio)[0].endswith("trains here")
+            assert pill(studio).text() == "hosted · cluster"
+            choose(studio, "box")
+            assert studio.settings.current.clusters == {}
+            assert studio.settings.current.trains_on == {path: "box"}
+            assert studio.session.cluster == ""
+            choose(studio, "hosted")
+            assert studio.settings.current.trains_on == {}
+            studio.window.show_page("home")
+            assert pill(studio).text().startswith("This machine")
+            studio.window.show_page("run")
+            choose(studio, "This machine")
+            assert studio.settings.current.clusters == {}
+            assert pill(studio).text().startswith("This machine")
+
+    run(job())
+
+
+def test_choice_in_the_header_takes_precedence_over_project_toml(
+    filled: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        filled.clusters.put(HOSTED, report=REPORT)
+        path = str(filled.workspace / "inbox-scout")
+        project = filled.project_store.projects[path]
+        assert project.config is not None
+        backend = BackendConfig(cluster="hosted")
+        config = project.config.model_copy(update={"backend": backend})
+        filled.project_store.projects[path] = project.model_copy(update={"config": config})
+        async with studio_on(filled, qapp, tmp_path) as studio:
+            await open_project(studio, filled, "inbox-scout")
+            await until(lambda: studio.session.clusters.all)
+            assert studio.session.cluster == "hosted"
+            assert entries(studio)[1].endswith("trains here")
+            studio.session.train()
+            await until(lambda: len(filled.started) == 1)
+            choose(studio, "This machine")
+            assert studio.settings.current.clusters == {path: ""}
+            await until(lambda: not studio.session.tasks.busy("train"))
+            studio.session.train()
+            await until(lambda: len(filled.started) == 2)
+            await until(lambda: not studio.session.tasks.busy("train"))
+            assert [one.overrides for one in filled.started] == [{}, {"backend.cluster": ""}]
 
     run(job())

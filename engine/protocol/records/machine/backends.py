@@ -4,7 +4,13 @@ there."""
 from typing import Literal
 
 from engine.protocol.base import Value
-from engine.protocol.config.project import ProjectConfig
+from engine.protocol.config.project import BackendConfig, ProjectConfig
+
+DECIDED_BY_CLUSTER = (
+    *("sampler", "trainer", "weights", "recompute", "processes"),
+    *("memory_share", "sleep", "share_card"),
+)
+"""Settings of [backend] without effect on a run that a cluster samples and trains."""
 
 
 class Provision(Value):
@@ -34,6 +40,12 @@ def ignored(config: ProjectConfig, cards: int | None = None) -> dict[str, str]:
     """Return dotted key → reason of settings without effect. `cards` is the number of graphics
     cards used for computation; None: unknown."""
     backend, reasons = config.backend, dict[str, str]()
+    if backend.cluster:
+        return {
+            f"backend.{name}": f"the server of {backend.cluster} decides"
+            for name in DECIDED_BY_CLUSTER
+            if getattr(backend, name) != BackendConfig.model_fields[name].default
+        }
     no_card = "the engine computes on the CPU"
     if config.train.staleness and backend.sampler == "torch":
         reasons["train.staleness"] = (

@@ -296,15 +296,21 @@ class SweepsView(QWidget):
 
         async def act() -> SweepView:
             if action == "resume":
-                await self._session.lend_keys()
+                await self._lend_keys()
             return await self._session.client.act_on_sweep(sweep_id, request)
 
         self._tasks.run("sweep", act(), lambda _: self._want(sweep_id))
 
     def _request(self, overrides: dict[str, Any]) -> StartSweep:
+        session, view = self._session, self._session.project.view
+        chosen = session.clusters.override(session.cluster, view.config if view else None)
         return StartSweep(
-            project=self._session.project.path, overrides=overrides, key=uuid.uuid4().hex
+            project=session.project.path, overrides={**chosen, **overrides}, key=uuid.uuid4().hex
         )
+
+    async def _lend_keys(self) -> None:
+        await self._session.lend_keys()
+        await self._session.clusters.lend_key(self._session.cluster)
 
     @Slot(object)
     def _plan(self, overrides: dict[str, Any]) -> None:
@@ -320,7 +326,7 @@ class SweepsView(QWidget):
         request = self._request(overrides)
 
         async def start() -> SweepView:
-            await self._session.lend_keys()
+            await self._lend_keys()
             return await self._session.client.start_sweep(request)
 
         def started(view: SweepView) -> None:

@@ -1,5 +1,6 @@
 """Backend card: sampler, trainer and weight precision; GPU settings are collapsed."""
 
+from dataclasses import replace
 from typing import Any
 
 from PySide6.QtCore import Signal
@@ -7,6 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from engine.protocol.config.project import BackendConfig, ProjectConfig, TrainConfig
 from engine.protocol.records.machine.backends import BackendFacts
+from engine.protocol.requests.clusters import ClusterView
 from studio.pages.setup.form.fields import value_at
 from studio.store.projects.backends import Note, notes, summary
 from studio.widgets.cards.card import Card
@@ -26,7 +28,10 @@ from studio.widgets.text.text import Text
 LABEL_PX, CHOICE_PX = 128, 280
 INSET_PX = 12
 """Indent that aligns the icon of a quiet button with the labels, px."""
+CLUSTER = "backend.cluster"
+NO_CLUSTER = ("", "None")
 LABELS = {
+    CLUSTER: "Cluster",
     "backend.sampler": "Sampler",
     "backend.trainer": "Trainer",
     "backend.weights": "Weights",
@@ -42,6 +47,8 @@ CHOICES = {
     "backend.trainer": (("torch", "PyTorch"), ("unsloth", "Unsloth")),
     "backend.weights": (("full", "Full"), ("8bit", "8 bit"), ("4bit", "4 bit")),
 }
+MAIN = (CLUSTER, *CHOICES)
+"""Settings that are not collapsed."""
 SLEEPS = (
     ("auto", "based on the memory estimate"),
     ("off", "nothing"),
@@ -69,6 +76,9 @@ class BackendCard(Card):
         self.setAccessibleName("Backend")
         self._config: ProjectConfig | None = None
         self._facts: BackendFacts | None = None
+        self._clusters: list[ClusterView] = []
+        self._place: str | None = None
+        """Cluster chosen in the header (empty: none); None if it is that of project.toml."""
         self._shown: tuple[str, list[Any]] | None = None
         """Project name and values (in order of `rows`) of the last update."""
         self._broken: set[str] = set()
@@ -86,6 +96,7 @@ class BackendCard(Card):
         self._config = config
         self._broken.clear()
         now = config.name, [value_at(config, key) for key in self.rows]
+        self._offer_clusters()
         if now != self._shown:
             self._shown = now
             for row, value in zip(self.rows.values(), now[1], strict=True):
@@ -99,15 +110,49 @@ class BackendCard(Card):
         self._facts = facts
         self._show_notes()
 
+    def show_clusters(self, clusters: list[ClusterView], chosen: str | None) -> None:
+        """Show the clusters that can be selected. `chosen` is the one of the header if it differs
+        from project.toml (empty: another machine), else None."""
+        self._clusters, self._place = clusters, chosen
+        if self._config is not None:
+            self._offer_clusters()
+            self._show_notes()
+
     def notes(self) -> dict[str, Note]:
         """Return dotted setting key → note; empty before a configuration is shown."""
-        return notes(self._config, self._facts) if self._config else {}
+        if self._config is None:
+            return {}
+        config = self._config
+        if self._place is not None:
+            backend = config.backend.model_copy(update={"cluster": self._place})
+            config = config.model_copy(update={"backend": backend})
+        name = config.backend.cluster
+        view = next((one for one in self._clusters if one.spec.name == name), None)
+        found = notes(config, self._facts, view)
+        if self._place is not None:
+            chosen = self._place or "another machine"
+            note = found[CLUSTER]
+            words = f"In the header, {chosen} is chosen. {note.words if self._place else ''}"
+            found[CLUSTER] = replace(note, words=words.strip())
+        return found
+
+    def _offer_clusters(self) -> None:
+        """Offer the listed clusters; without any, the row is hidden."""
+        assert self._config is not None
+        set_name = self._config.backend.cluster
+        names = [view.spec.name for view in self._clusters]
+        names += [set_name] if set_name and set_name not in names else []
+        row = self.rows[CLUSTER]
+        assert isinstance(row.field, ChoiceField)
+        row.field.set_choices([NO_CLUSTER, *((name, name) for name in names)])
+        row.show_stored(set_name)
+        row.setVisible(bool(names or self._place))
 
     def show_problem(self, key: str, words: str) -> None:
         """Show a problem of project.toml at its setting until a valid file is loaded."""
         self._broken.add(key)
         self.rows[key].set_problem(words)
-        if key not in CHOICES:
+        if key not in MAIN:
             self.unfold(True)
 
     def set_problem(self, key: str, words: str) -> None:
@@ -115,7 +160,7 @@ class BackendCard(Card):
         there is one; empty `words`: the edit was stored, remove the message."""
         remedy = REMEDIES.get(key) if words and self._is_half(key) else None
         self.rows[key].answer(words, (remedy[0], BOTH) if remedy else ("", ""))
-        if words and key not in CHOICES:
+        if words and key not in MAIN:
             self.unfold(True)
 
     def unfold(self, shown: bool) -> None:
@@ -127,7 +172,7 @@ class BackendCard(Card):
         column = vbox(spacing=10)
         inner = vbox(parent=self._folded, spacing=10)
         for key in LABELS:
-            (column if key in CHOICES else inner).addWidget(self.rows[key])
+            (column if key in MAIN else inner).addWidget(self.rows[key])
         line = hbox(spacing=8)
         line.addSpacing(-INSET_PX)
         add(line, self._more, (self._words, 1))
@@ -165,7 +210,7 @@ class BackendCard(Card):
                 self.rows[key].set_problem(note.words, note.link)
             else:
                 self.rows[key].set_note(note.words, note.tone, note.link)
-            if note.matters and key not in CHOICES:
+            if note.matters and key not in MAIN:
                 self.unfold(True)
 
 
@@ -180,6 +225,8 @@ def _field(key: str) -> Field:
     label = LABELS[key]
     if key in CHOICES:
         return SegmentedField(label, CHOICES[key])
+    if key == CLUSTER:
+        return ChoiceField(label, [NO_CLUSTER], CHOICE_PX)
     if key == "backend.sleep":
         return ChoiceField(label, SLEEPS, CHOICE_PX)
     if key == "backend.memory_share":

@@ -12,6 +12,7 @@ from engine.protocol.records.choices import ModelInfo
 from engine.protocol.records.machine.backends import BackendFacts
 from engine.protocol.records.machine.hardware import Check
 from engine.protocol.records.runs import ProjectView
+from engine.protocol.requests.clusters import ClusterView
 from studio.pages.setup.form.advanced import AdvancedFold
 from studio.pages.setup.form.backend import BackendCard
 from studio.pages.setup.form.effort import EffortSlider
@@ -213,14 +214,14 @@ class ChoicesForm(QWidget):
     def show_model_checks(self, checks: Sequence[Check]) -> None:
         """Show the first check of the model, its chat format, at the model; the preflight has
         all."""
-        self._model_checks = [check for check in checks if check.name != "Sandbox"]
+        self._model_checks = [check for check in checks if check.name not in ("Sandbox", "Cluster")]
         self._show_model()
         self.show_problems(self._problems)
 
     def show_project(self, view: ProjectView, command: str) -> None:
         """Fill the form and show the shell `command` that trains the project; an invalid project
         keeps the previous values."""
-        self._line.set_words(command)
+        self.show_command(command)
         if view.path != self._path:
             self._path = view.path
             for entry in self._entries():
@@ -277,6 +278,14 @@ class ChoicesForm(QWidget):
     def show_facts(self, facts: BackendFacts | None) -> None:
         """Show the capabilities of the engine; None while unknown."""
         self._backend.show_facts(facts)
+
+    def show_command(self, command: str) -> None:
+        """Show the shell command that trains the project."""
+        self._line.set_words(command)
+
+    def show_clusters(self, clusters: list[ClusterView], chosen: str | None) -> None:
+        """Show the clusters of the backend card, like `BackendCard.show_clusters`."""
+        self._backend.show_clusters(clusters, chosen)
 
     def notes(self) -> dict[str, Note]:
         """Return setting key → note of the backend settings."""

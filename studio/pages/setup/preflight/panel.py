@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from PySide6.QtCore import Signal
 from PySide6.QtWidgets import QVBoxLayout, QWidget
 
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
 from engine.protocol.records.forecast import Forecast, JudgeForecast
 from engine.protocol.records.machine.hardware import Check, VramPlan
@@ -19,6 +20,7 @@ from studio.pages.setup.preflight.drawings import (
 )
 from studio.pages.setup.preflight.gpu_memory import CardMemory
 from studio.pages.setup.preflight.strip import PreflightStrip
+from studio.store.servers.cluster_rows import step_tokens
 from studio.text import formatting
 from studio.widgets.cards.card import Card
 from studio.widgets.cards.check_line import CheckLine, CheckNote
@@ -92,6 +94,22 @@ class Preflight(QWidget):
             self.strip.set_fact("memory", _gpu_spans(vram))
         else:
             self._show_memory(forecast)
+
+    def show_cluster(self, name: str, config: ProjectConfig, forecast: Forecast | None) -> None:
+        """Show what a step samples on a cluster, whose memory and speed are unknown."""
+        for part in (self._memory, self.cards):
+            part.hide()
+        self._memory_line.show()
+        spans = [Span("Memory  ", "text", 600), Span(f"on the server of {name}")]
+        self._memory_line.set_spans(spans)
+        train = config.train
+        below = f"{train.groups} groups × {train.group_size} rollouts × {train.max_tokens:,}"
+        most = formatting.short(step_tokens(config))
+        judge = _judge_facts(forecast.judge) if forecast and forecast.judge else []
+        sampled = Fact("Tokens per turn of a step", f"up to {most}", below=below)
+        self._facts.set_facts([sampled, *judge])
+        self.strip.set_fact("memory", spans)
+        self.strip.set_fact("time", [])
 
     def _show_memory(self, forecast: Forecast) -> None:
         need = sum(share.bytes for share in shares_of(forecast))

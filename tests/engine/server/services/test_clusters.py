@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from engine.protocol.config.project import ProjectConfig
+from engine.protocol.events.run import PolicyLoaded
 from engine.protocol.problems import ConfigError, PolicyError, Refused
+from engine.protocol.records.clusters import ClusterProfile
 from engine.protocol.requests.clusters import (
     CheckCluster,
     ClusterList,
@@ -14,8 +17,11 @@ from engine.protocol.requests.clusters import (
     ClusterSpec,
     ClusterView,
 )
-from engine.server.services.clusters import ClusterService
+from engine.server.services.clusters import ClusterService, cluster_checks
 from engine.server.services.runs.work import ActiveRuns
+from engine.server.services.summaries import summarise
+from engine.storage.run_folder.run import Run, read_spec
+from tests.engine.storage.run_db.test_repair import RUN, make
 
 HOSTED = ClusterSpec(name="hosted", address="https://tinker.example")
 REPORT = ClusterReport(models=[ClusterModel(name="m", max_context=4096)], client="t 1", seconds=0.1)
@@ -84,7 +90,8 @@ def test_second_request_joins_the_test_that_runs() -> None:
         cluster = Cluster()
         service = await _service(cluster, {"hosted": "right"})
         cluster.answers.clear()
-        both = [asyncio.create_task(service.check("hosted")) for _ in range(2)]
+        request = CheckCluster(spec=HOSTED, key="right")
+        both = [asyncio.create_task(service.check_settings(request)) for _ in range(2)]
         await cluster.begun.wait()
         assert service.busy
         cluster.answers.set()
@@ -130,6 +137,34 @@ def test_settings_are_tested_before_they_are_saved() -> None:
             await service.check_settings(CheckCluster(spec=plain))
 
     asyncio.run(run())
+
+
+def test_measurement_of_the_newest_run_is_shown(tmp_path: Path) -> None:
+    profile = ClusterProfile(
+        name="hosted", client="tinker 0.38.0", model="m", sequences="sum", tokens="sum", clips=True,
+        pinned=True, repeats=False, alpha=32, logprob_gap=0.0,
+    )  # fmt: skip
+    folder = make(tmp_path / "runs" / RUN, 1)
+
+    async def run() -> None:
+        await (await _service(Cluster(), {})).close()
+        stored = Run(folder, read_spec(folder), lambda _: None)
+        await stored.say(
+            PolicyLoaded(parameters=1, trainable=1, dtype="-", seconds=1, cluster=profile)
+        )
+        stored.close()
+
+    asyncio.run(run())
+    config = ProjectConfig.model_validate({"backend": {"cluster": "hosted"}})
+    here = summarise(folder)
+    there = here.model_copy(update={"settings": {"backend.cluster": "hosted"}})
+    damaged = there.model_copy(update={"path": str(tmp_path)})
+    (check,) = cluster_checks(config, [here, damaged])
+    assert check.words == "hosted samples and trains at tinker.example."
+    (check,) = cluster_checks(config, [damaged, there])
+    assert check.state == "good"
+    assert check.words.endswith(f"Measured in {there.name}: {profile.words}.")
+    assert cluster_checks(ProjectConfig(), [there]) == []
 
 
 def test_closing_ends_a_test_that_hangs() -> None:

@@ -16,6 +16,7 @@ from tests.studio.screenshots.pages import studio_on
 TITLES = {
     "engines": ["Engine", "Engines", "Other environments"],
     "servers": ["Remote servers"],
+    "clusters": ["Clusters"],
     "machine": ["This machine"],
     "keys": ["Judge keys", "Tracker keys"],
     "labels": ["Labels"],
@@ -64,6 +65,7 @@ def test_actions_open_their_section(
             page: Any = studio.pages["settings"]
             for action, section in (
                 ("servers.open", "servers"),
+                ("clusters.open", "clusters"),
                 ("engines.open", "engines"),
                 ("engine.doctor", "machine"),
             ):
