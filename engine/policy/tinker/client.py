@@ -13,38 +13,30 @@ import contextlib
 import io
 import json
 import os
-import random
 import socket
 import sys
 import tarfile
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlsplit
 
+from engine.policy.tinker.sdk import (
+    NO_KEY,
+    ClientConnectionPoolType,
+    announce_models,
+    httpx,
+    problem_of,
+    refuse_redirects,
+    sent_once,
+    tinker,
+    types,
+)
 from engine.protocol.problems import AtelierError, PolicyError
 from engine.runtime.life_pipe import exit_with_engine, hide_from_peers
 
-VARIABLES = {"TINKER_TELEMETRY": "0", "HF_HUB_OFFLINE": "1"}
-"""Settings of the SDK and of transformers, which it imports."""
-os.environ |= VARIABLES
-
-import httpx  # noqa: E402
-import tinker  # noqa: E402
-from tinker import types  # noqa: E402
-from tinker.lib.client_connection_pool_type import ClientConnectionPoolType  # noqa: E402
-from tinker.lib.internal_client_holder import InternalClientHolder  # noqa: E402
-from tinker.resources.models import AsyncModelsResource  # noqa: E402
-
-T = TypeVar("T")
-NO_KEY = "tml-none"
-"""Placeholder for clusters without keys: the SDK requires the prefix."""
 LINE_LIMIT = 256 * 2**20
 MOST_ADAPTER_BYTES = 16 * 2**30
-MOST_WAIT_S = 30.0
 ADAPTER_FILES = ("adapter_config.json", "adapter_model.safetensors")
-SUBMITTED_ONCE = (429,)
-"""Status codes of a request that the server has not accepted, so that it may be sent again."""
 
 
 class Client:
@@ -93,6 +85,7 @@ class Client:
     async def _op_connect(self, message: dict[str, Any]) -> dict[str, Any]:
         """Open a session; returns the models of the cluster."""
         self._address, self._key = message["address"], message["key"]
+        await self._op_health(message)  # the SDK would try for a minute
         self._service = service = await asyncio.to_thread(
             tinker.ServiceClient,
             base_url=self._address,
@@ -156,7 +149,7 @@ class Client:
         return {"logprobs": _selected(done, items), "metrics": _finite(done.metrics)}
 
     async def _op_step(self, message: dict[str, Any]) -> dict[str, Any]:
-        """One AdamW step with the gradients added so far; returns the server's metrics."""
+        """Apply an AdamW step with the gradients added so far; returns the server's metrics."""
         adam = types.AdamParams(**message["adam"])
         done = await (await self._trained().optim_step_async(adam)).result_async()
         return {"metrics": _finite(done.metrics or {})}
@@ -303,52 +296,6 @@ class Client:
             return reply.content
 
 
-async def sent_once(call: Callable[..., Awaitable[T]], *args: Any, **kwargs: Any) -> T:
-    """Replacement of the SDK's retries: sends again only what the server has not accepted."""
-    wait_s = 1.0
-    while True:
-        try:
-            return await call(*args, **kwargs)
-        except tinker.APIStatusError as error:
-            if error.status_code not in SUBMITTED_ONCE or wait_s > MOST_WAIT_S:
-                raise
-        await asyncio.sleep(wait_s * random.uniform(0.5, 1.0))
-        wait_s *= 2
-
-
-def problem_of(error: Exception, key: str) -> PolicyError:
-    """Problem of a failed request, without the API key."""
-    detail = f"{type(error).__name__}: {error}"[:2000]
-    if key:
-        detail = detail.replace(key, "…")
-    status = getattr(error, "status_code", None)
-    if isinstance(error, tinker.AuthenticationError | tinker.PermissionDeniedError):
-        words = ("cluster.key", "The cluster rejected the API key.", "Set a valid key.")
-    elif isinstance(
-        error, tinker.APIConnectionError | tinker.APITimeoutError | httpx.TransportError
-    ):
-        words = (
-            "cluster.unreachable",
-            "The cluster cannot be reached.",
-            "Check its address, and that it is running.",
-        )
-    elif isinstance(error, tinker.APIResponseValidationError) or status in (404, 422):
-        words = (
-            "cluster.protocol",
-            "The cluster's answer does not fit the protocol of this SDK.",
-            "Choose the SDK that fits the server: tinker-json for SkyRL 0.3.",
-        )
-    else:
-        said = str(error).splitlines()[0][:300] if str(error) else type(error).__name__
-        words = (
-            "cluster.refused",
-            f"The cluster refused a request: {said.replace(key, '…') if key else said}",
-            "See its log.",
-        )
-    code, message, hint = words
-    return PolicyError.of(code, message, hint, detail=detail)
-
-
 def _selected(done: types.ForwardBackwardOutput, items: list[dict[str, Any]]) -> list[list[float]]:
     rows = []
     for output, item in zip(done.loss_fn_outputs, items, strict=True):
@@ -403,33 +350,6 @@ def _unpack(archive: bytes, folder: Path) -> None:
     folder.mkdir(parents=True)
     for name, content_bytes in found.items():
         (folder / name).write_bytes(content_bytes)
-
-
-def refuse_redirects() -> None:
-    """Disable redirects for all connections of this process. Following one would send a request
-    with a key in its headers to another address. The SDK's other transport (pyqwest) follows them
-    by itself, so it is not used, whatever a server's settings for the SDK say."""
-    fetch_settings = InternalClientHolder._fetch_client_config
-
-    async def without_pyqwest(holder: Any, auth: Any) -> Any:
-        settings = await fetch_settings(holder, auth)
-        return settings.model_copy(update={"use_pyqwest_transport": False})
-
-    InternalClientHolder._fetch_client_config = without_pyqwest  # type: ignore[method-assign]
-    httpx.Response.has_redirect_location = property(lambda response: False)  # type: ignore[assignment, method-assign]
-
-
-def announce_models(announce: Callable[[str], None]) -> None:
-    """Call `announce` in this thread's loop with the id of each model that the SDK creates."""
-    loop, create = asyncio.get_running_loop(), AsyncModelsResource.create
-
-    async def announced(resource: Any, **fields: Any) -> Any:
-        made = await create(resource, **fields)
-        if made.model_id:
-            loop.call_soon_threadsafe(announce, made.model_id)
-        return made
-
-    AsyncModelsResource.create = announced  # type: ignore[method-assign]
 
 
 async def serve(line: int) -> None:

@@ -31,7 +31,7 @@ class Completion(Value):
 
 
 class Cluster:
-    """One session at a cluster. Calls raise ChildDied if the client process has ended, the cluster
+    """Session at a cluster. Calls raise ChildDied if the client process has ended, the cluster
     cannot be reached, or a deadline has passed: the run then resumes from its last checkpoint.
     They raise PolicyError if the cluster refuses a request."""
 
@@ -107,7 +107,7 @@ class Cluster:
         )
 
     async def step(self, **adam: float) -> dict[str, float]:
-        """One AdamW step (fields of the SDK's AdamParams); returns the cluster's metrics."""
+        """Apply an AdamW step (fields of the SDK's AdamParams); returns the cluster's metrics."""
         metrics: dict[str, float] = (await self._ask("step", CALL_S, adam=adam))["metrics"]
         return metrics
 
@@ -122,7 +122,7 @@ class Cluster:
         await self._ask("delete", CALL_S, path=path)
 
     async def sample(self, path: str, tokens: list[int], **sampling: Any) -> Completion:
-        """One completion by a snapshot (fields of the SDK's SamplingParams)."""
+        """Sample a completion by a snapshot (fields of the SDK's SamplingParams)."""
         found = await self._ask("sample", SAMPLE_S, path=path, tokens=tokens, sampling=sampling)
         return Completion.model_validate({name: found[name] for name in ("tokens", "logprobs")})
 

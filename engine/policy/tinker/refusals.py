@@ -1,4 +1,4 @@
-"""What a cluster cannot carry, refused by name."""
+"""Refusals of what a cluster cannot carry, by the name of the setting."""
 
 from engine.policy.base import PolicySpec, SampleRequest, TrainBatch
 from engine.protocol.config.algorithm import ValueCredit

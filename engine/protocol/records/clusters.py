@@ -6,7 +6,7 @@ from engine.protocol.base import Value
 
 
 class ClusterProfile(Value):
-    """What a cluster does with gradients, snapshots and seeds, as calibration measured it."""
+    """Behaviour of a cluster with gradients, snapshots and seeds, as calibration measured it."""
 
     name: str
     """Name of the cluster in the list of this machine."""

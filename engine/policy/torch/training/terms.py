@@ -30,7 +30,7 @@ class Numbers(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """What a model returned for M trained tokens; None for what the objective does not need."""
+    """Results of a model for M trained tokens; None for what the objective does not need."""
 
     logprobs_M: Tensor
     entropy_M: Tensor | None = None
