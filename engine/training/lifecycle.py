@@ -6,6 +6,7 @@ import asyncio
 from engine.models.registry import model_of
 from engine.policy.base import Policy
 from engine.policy.start import loaded, policy_spec
+from engine.policy.tinker.refusals import require_pinned
 from engine.protocol.config.algorithm import ValueCredit
 from engine.protocol.events.run import RunContinued, RunPaused, StepFinished
 from engine.protocol.problems import StoreError
@@ -33,6 +34,7 @@ async def load(run: Run, policy: Policy) -> None:
     info = await policy.load(spec)
     await run.say(loaded(info))
     if info.cluster is not None:
+        require_pinned(info.cluster, config.train.staleness)
         await run.log("info", "policy", f"{info.cluster.name}: {info.cluster.words}.")
     elif not info.shares_prefixes:
         await run.log(

@@ -4,6 +4,7 @@ from engine.policy.base import PolicySpec, SampleRequest, TrainBatch
 from engine.protocol.config.algorithm import ValueCredit
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import PolicyError, RolloutError
+from engine.protocol.records.clusters import ClusterProfile
 
 
 def refuse_config(config: ProjectConfig) -> None:
@@ -37,6 +38,19 @@ def refuse_alpha(theirs: float, ours: float) -> None:
             f"The cluster scales adapters by α = {theirs:g}, but model.alpha is {ours:g}.",
             f"Set model.alpha to {theirs:g}.",
             where="model.alpha",
+        )
+
+
+def require_pinned(cluster: ClusterProfile, staleness: int) -> None:
+    """Refuse sampling during an update on a cluster whose snapshots follow the weights in training.
+    Raises PolicyError."""
+    if staleness and not cluster.pinned:
+        raise PolicyError.of(
+            "cluster.not_pinned",
+            f"{cluster.name} does not keep snapshots apart from the weights in training, so it "
+            "cannot sample while it trains.",
+            "Set train.staleness to 0.",
+            where="train.staleness",
         )
 
 

@@ -9,9 +9,10 @@ import torch
 from safetensors.torch import save_file
 
 from engine.policy.tinker.adapter_files import complete_config
-from engine.policy.tinker.refusals import refuse_alpha, refuse_config
+from engine.policy.tinker.refusals import refuse_alpha, refuse_config, require_pinned
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import PolicyError
+from engine.protocol.records.clusters import ClusterProfile
 
 
 @pytest.mark.parametrize(
@@ -46,6 +47,18 @@ def test_usual_settings_are_accepted() -> None:
 def test_other_adapter_scale_is_refused() -> None:
     with pytest.raises(PolicyError, match="is 16"):
         refuse_alpha(32, 16)
+
+
+def test_staleness_needs_pinned_snapshots() -> None:
+    profile = ClusterProfile(
+        name="box", client="tinker 0.24.1", model="m", sequences="mean", tokens="mean",
+        clips=False, pinned=False, repeats=True, alpha=32, logprob_gap=0.0,
+    )  # fmt: skip
+    require_pinned(profile, 0)
+    require_pinned(profile.model_copy(update={"pinned": True}), 1)
+    with pytest.raises(PolicyError, match="staleness to 0"):
+        require_pinned(profile, 1)
+    assert profile.words.startswith("mean over sequences · mean over tokens · ignores clipping")
 
 
 def test_adapter_config_is_completed(tmp_path: Path) -> None:
