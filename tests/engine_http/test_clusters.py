@@ -121,9 +121,11 @@ def test_run_on_an_unknown_cluster_is_refused_before_it_starts(
     assert not (project / "runs").exists()
 
 
+@pytest.mark.long
 def test_cluster_of_an_active_run_is_neither_removed_nor_changed(
-    engine: Engine, project: Path
+    real_cache: None, own_engine: Engine, project: Path
 ) -> None:
+    engine = own_engine
     with silent_server() as address:
         spec = ClusterSpec(name="silent", address=address)
         engine.call(lambda client: client.put_cluster(spec))
@@ -187,16 +189,17 @@ def test_training_on_a_cluster_needs_its_key_and_a_cluster(project: Path, worksp
     command("clusters", "remove", "hosted")
 
 
-def test_key_is_typed_without_being_shown(workspace: Path) -> None:
+def test_key_is_typed_without_being_shown(workspace: Path, project: Path) -> None:
+    """The run itself is refused before anything is sent to the cluster."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("TINKER_API_KEY", raising=False)
         engine = start_engine(workspace)
     try:
         engine.call(lambda client: client.put_cluster(HOSTED))
-        shown = type_in_terminal(
-            ("clusters", "check", "hosted", "--workspace", str(workspace)), f"{CANARY}\n"
-        )
+        words = ("train", str(project), "--workspace", str(workspace), "--cluster", "hosted")
+        shown = type_in_terminal((*words, "--set", "train.temperature=0.7"), f"{CANARY}\n")
         assert "API key of hosted:" in shown
+        assert "train.temperature" in shown
         assert CANARY not in shown
         assert engine.call(lambda client: client.clusters()).clusters[0].has_key
     finally:

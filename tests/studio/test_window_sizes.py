@@ -1,6 +1,7 @@
 """Every page at the smallest and at usual sizes of the window: nothing is cut or overlaps."""
 
 import asyncio
+import time
 from pathlib import Path
 
 from PySide6.QtWidgets import QApplication, QWidget
@@ -19,13 +20,14 @@ LONG = (
     "adapter_model.safetensors"
 )
 """Message of several lines, with a path that has no place to break."""
+LASTING_S = 5.0
+"""Seconds after which a flaw is there to stay."""
 
 
 async def lasting_flaws(window: QWidget) -> list[str]:
     """Flaws that a busy machine does not explain: text that has just arrived is laid out next."""
-    for _ in range(5):
-        if not (found := flaws(window)):
-            break
+    end = time.monotonic() + LASTING_S
+    while (found := flaws(window)) and time.monotonic() < end:  # noqa: ASYNC110
         await asyncio.sleep(SETTLED_S)
     return found
 
