@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.models.file_checks import stop_tokens
 from engine.policy import base, fork_server
 from engine.policy.logprob_gap import TOLERANCE, mean_gap, stale_or_different
 from engine.policy.rows import pack_rows
@@ -108,7 +109,7 @@ class TinkerPolicy:
         start_s = time.monotonic()
         refuse_shape(spec)
         folder, shape = Path(spec.model_path), spec.model
-        self._spec, self._eos = spec, await asyncio.to_thread(eos_tokens, folder)
+        self._spec, self._eos = spec, await asyncio.to_thread(stop_tokens, folder)
         model = self._cluster.model_called(shape.name)
         start = (self._eos or [1])[0]
         seed = spec.seed % 2**31
@@ -367,17 +368,6 @@ class TinkerPolicy:
                 "Set train.staleness to 0.",
                 where="train.staleness",
             )
-
-
-def eos_tokens(folder: Path) -> list[int]:
-    """Ids of the tokens that end a completion of the model in a folder, from its generation
-    settings or else its configuration."""
-    for name in ("generation_config.json", "config.json"):
-        file = folder / name
-        found = json.loads(file.read_text()).get("eos_token_id") if file.exists() else None
-        if found is not None:
-            return [found] if isinstance(found, int) else list(found)
-    return []
 
 
 async def _start_losses(log: Path) -> Child:
