@@ -16,11 +16,13 @@ import pytest
 from engine.integrations.skyrl.server import CLIENT, SkyrlPlan, skyrl_server
 from engine.models.registry import find_model
 from engine.protocol.events.run import PolicyLoaded, RunFailed, StepFinished
+from engine.protocol.events.sft import WarmupFinished
 from engine.protocol.problems import AtelierError
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.clusters import ClusterSpec
 from engine.protocol.requests.runs import Command
 from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine
+from tests.engine_http.test_sft import losses, start_sft, write_demonstrations
 from tests.support.loop_thread import InLoop
 from tests.support.tinker_server import TinkerServer, tinker_server
 
@@ -151,3 +153,32 @@ def finish(engine: Engine, run: RunSummary) -> list:  # type: ignore[type-arg]
             resume(engine, run)
         time.sleep(0.5)
     raise AssertionError(f"the run is {state}")
+
+
+@pytest.mark.timeout(300)
+def test_supervised_runs_and_warm_ups_train_at_a_cluster(
+    workspace: Path, real_cache: None, tiny_model: Path
+) -> None:
+    """SFT lowers the held-out loss; a warm-up resets the optimizer and RL goes on after it."""
+    project = make_project(workspace / "taught", tiny_model)
+    write_demonstrations(project)
+    engine = start_engine(workspace)
+    try:
+        with tinker_server(sequences="mean", tokens="mean") as server:
+            spec = ClusterSpec(name="box", address=server.address, client="tinker-json")
+            engine.call(lambda client: client.put_cluster(spec))
+            sft = start_sft(engine, project, **{"backend.cluster": "box", "sft.lr": 0.05})
+            events = engine.wait(sft)
+            held_out = losses(events)
+            assert len(held_out) > 1
+            assert held_out[max(held_out)] < 0.8 * held_out[min(held_out)]
+            warm = {"file": "demonstrations.jsonl", "epochs": 1, "lr": 0.05}
+            run = engine.train(
+                project, **{"backend.cluster": "box", "train.warmup": warm, "train.steps": 2}
+            )
+            events = engine.wait(run)
+            assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2]
+            assert [e for e in events if isinstance(e, WarmupFinished)]
+        assert not server.models
+    finally:
+        stop_engine(engine)

@@ -31,16 +31,15 @@ RATES = (0.01, 0.1, 1.0)
 """Learning rates of the clipping test, in order of use until the change is measurable."""
 
 
-class Measured(NamedTuple):
-    """Results of the tests of gradients."""
+class Calibration(NamedTuple):
+    """Result of a calibration."""
 
-    sequences: str
-    tokens: str
+    profile: ClusterProfile
+    text: list[int]
+    """Tokens that the cluster has sampled, as the fixed text of later checks."""
 
 
-async def calibrate(
-    cluster: Cluster, model: str, rank: int, seed: int, start: int
-) -> ClusterProfile:
+async def calibrate(cluster: Cluster, model: str, rank: int, seed: int, start: int) -> Calibration:
     """Measure a cluster's behaviour on a scratch model, which stays in training until the next
     `create` or `resume`. `start`: first token of the sampled test text. Raises PolicyError if the
     cluster's behaviour cannot be compensated."""
@@ -64,7 +63,7 @@ async def calibrate(
     clips, moved = await _clipping(cluster, item, before)
     pinned = await _pinned(cluster, snapshot, item, sampler, moved)
     alpha = await _alpha(cluster, snapshot)
-    return ClusterProfile.model_validate(
+    profile = ClusterProfile.model_validate(
         {
             "name": cluster.spec.name,
             "client": cluster.client,
@@ -79,6 +78,7 @@ async def calibrate(
             "noise": noise,
         }
     )
+    return Calibration(profile, text)
 
 
 def moved_above(noise: float) -> float:

@@ -41,7 +41,6 @@ from engine.runtime.child import Child
 from engine.runtime.paths import ROOT
 from engine.runtime.timeouts import Outages
 
-CANARY_TOKENS = 24
 STATE = "cluster.json"
 """File of a checkpoint, in its folder `trainer`: where the cluster keeps the state."""
 LOSSES = (sys.executable, "-m", "engine.policy.tinker.losses")
@@ -113,7 +112,7 @@ class TinkerPolicy:
         model = self._cluster.model_called(shape.name)
         start = (self._eos or [1])[0]
         seed = spec.seed % 2**31
-        self._profile = await calibrate(self._cluster, model, shape.rank, seed, start)
+        self._profile, self._canary = await calibrate(self._cluster, model, shape.rank, seed, start)
         refuse_alpha(self._profile.alpha, shape.alpha)
         await self._cluster.create(model, shape.rank, seed)
         self._changed = True
@@ -233,8 +232,6 @@ class TinkerPolicy:
         fixed text, a measurable change must show in the sampler, and the trainer must not have
         moved. Raises PolicyError."""
         path = await self._cluster.snapshot(f"step-{version}-{secrets.token_hex(4)}")
-        if not self._canary:
-            await self._choose_canary(path)
         before, self._said = self._said, await self._say()
         (sampler,) = await self._cluster.score(path, [self._canary])
         again = await self._say()
@@ -331,13 +328,6 @@ class TinkerPolicy:
             [row[n - 1] for start, end in item.spans for n in range(start, end)]
             for row, item in zip(rows, items, strict=True)
         ]
-
-    async def _choose_canary(self, path: str) -> None:
-        start = self._eos[:1] or [1]
-        done = await self._cluster.sample(
-            path, start, max_tokens=CANARY_TOKENS, temperature=1.0, top_p=1.0, seed=0
-        )
-        self._canary = start + done.tokens
 
     async def _say(self) -> list[float]:
         item = base.TrainItem(tokens=self._canary, spans=[(1, len(self._canary))])

@@ -56,6 +56,12 @@ def require_pinned(cluster: ClusterProfile, staleness: int) -> None:
 
 def refuse_batch(batch: TrainBatch) -> None:
     algorithm = batch.algorithm
+    if any(item.images for item in batch.items):
+        raise PolicyError.of(
+            "cluster.no_images",
+            "A cluster trains on text only.",
+            "Leave examples with images out, or train on this machine.",
+        )
     if batch.objective == "supervised":
         return
     if isinstance(algorithm.credit, ValueCredit):
