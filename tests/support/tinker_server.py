@@ -66,6 +66,8 @@ class TinkerServer:
     results: dict[str, dict[str, Any]] = field(default_factory=dict)
     samplers: dict[str, str] = field(default_factory=dict)
     gradient_requests: int = 0
+    sick: bool = False
+    """Whether the health check fails."""
     cuts: bool = False
     """Whether connections are closed before a gradient request is answered."""
     keys: list[str] = field(default_factory=list)
@@ -113,7 +115,7 @@ class TinkerServer:
 
     def _get(self, path: str) -> Said:
         if path == "healthz":
-            return _said({"status": "ok"})
+            return _said({"status": "ok"}, 503 if self.sick else 200)
         if path == "get_server_capabilities":
             return _said({"supported_models": [{"model_name": MODEL, "max_context_length": 512}]})
         parts = path.split("/")

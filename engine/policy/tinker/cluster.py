@@ -1,6 +1,7 @@
 """Connection to a cluster through its client process: typed calls, each with a deadline."""
 
 import asyncio
+import time
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -21,6 +22,10 @@ CONNECT_S, CREATE_S, CALL_S, SAMPLE_S = 60.0, 900.0, 600.0, 900.0
 """Deadlines in seconds: connecting; creating a model, which may load it; a pass over a batch, a
 step, a snapshot; a completion. The first call of a shape may compile for minutes."""
 HEALTH_S = 15.0
+LOOK_S = 20.0
+MOST_SILENT = 2
+"""Seconds between health checks of a cluster that owes an answer, and the number of failed ones in
+a row after which it counts as dead."""
 RESTARTED = ("cluster.unreachable",)
 """Codes of problems after which the run resumes from its last checkpoint."""
 
@@ -175,30 +180,44 @@ class Cluster:
         return await self._answer(op, deadline_s, self._child.ask(op, **fields))
 
     async def _answer(self, op: str, deadline_s: float, work: Coroutine[Any, Any, T]) -> T:
-        """Result of `work`, the operation `op`, within its deadline."""
+        """Result of `work`, the operation `op`, within its deadline. The cluster's health is
+        checked meanwhile."""
+        task, end, silent = asyncio.ensure_future(work), time.monotonic() + deadline_s, 0
         try:
-            return await asyncio.wait_for(work, deadline_s)
-        except TimeoutError as error:
-            raise await self._silent(op, deadline_s) from error
+            while not task.done():
+                rest = end - time.monotonic()
+                if rest <= 0 or silent == MOST_SILENT:
+                    raise self._no_answer(op, deadline_s - rest, silent)
+                await asyncio.wait({task}, timeout=min(LOOK_S, rest))
+                if not task.done():
+                    silent = 0 if await self._is_healthy() else silent + 1
+            return task.result()
         except ChildDied:
             raise
         except AtelierError as error:
             if error.problem.code in RESTARTED:
                 raise ChildDied(error.problem) from error
             raise PolicyError(error.problem) from error
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait({task})
 
-    async def _silent(self, op: str, deadline_s: float) -> ChildDied:
-        """Problem of a call without an answer: whether the cluster is alive, it says itself."""
+    async def _is_healthy(self) -> bool:
         try:
             found = await asyncio.wait_for(self._child.ask("health"), HEALTH_S)
-            alive = "answers its health check, so its engine may have ended"
-            state = alive if found["healthy"] else "fails its health check"
         except (AtelierError, TimeoutError):
-            state = "does not answer its health check"
+            return False
+        return bool(found["healthy"])
+
+    def _no_answer(self, op: str, waited_s: float, silent: int) -> ChildDied:
+        state = "does not answer its health check"
+        if not silent:
+            state = "answers its health check, so its engine may have ended"
         return ChildDied.of(
             "cluster.no_answer",
-            f"{self.spec.name} did not complete a request ({op}) within {deadline_s / 60:.0f} "
-            f"minutes; it {state}.",
+            f"{self.spec.name} did not complete a request ({op}) within {waited_s:.0f} s; it "
+            f"{state}.",
             "Check the cluster's log.",
         )
 

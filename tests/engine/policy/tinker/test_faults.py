@@ -170,6 +170,21 @@ def test_silent_cluster_is_found_by_its_health(
     assert "answers its health check" in words
 
 
+def test_dead_cluster_is_found_long_before_the_deadline(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster_module, "LOOK_S", 0.2)
+
+    async def work(server: TinkerServer) -> None:
+        async with policy_at(server, model) as policy:
+            server.sick = True
+            with pytest.raises(ChildDied, match="does not answer its health check"):
+                await load(policy, model)  # its first gradient is never completed
+
+    with tinker_server("hangs") as server:
+        asyncio.run(work(server))
+
+
 def test_lost_gradient_is_not_sent_again(model: Path) -> None:
     """The server has added it: a second one would count twice."""
 

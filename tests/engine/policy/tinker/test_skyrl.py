@@ -1,12 +1,14 @@
 """A real SkyRL server on the CPU: gradients that arrive there are those of our trainer."""
 
 import asyncio
+import json
 import math
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -19,6 +21,7 @@ from engine.policy.torch.training.trainer import forward_backward
 from engine.protocol.config.algorithm import Algorithm, Cispo, Clipped, Gspo, SequenceMask
 from engine.protocol.config.project import ModelConfig
 from engine.protocol.requests.clusters import ClusterSpec
+from engine.runtime.child import ChildDied, descendants
 from tests.support.tiny_model import make_tiny_model
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
@@ -160,3 +163,59 @@ def our_gradient(
         if parameter.grad is not None
     }
     return found, metrics
+
+
+def test_state_survives_a_killed_server(model: Path, tmp_path: Path) -> None:
+    """A server that is killed and started again on its state continues from the checkpoint, and
+    the next step is that of the policy that was never interrupted."""
+    items = [item_of(index) for index in range(6)]
+    batch = base.TrainBatch(items=items, objective="supervised", normaliser=60)
+    folder, log = tmp_path / "checkpoint", tmp_path / "log"
+    plan = SkyrlPlan(model=model, state=tmp_path / "state", sequences=4)
+    shape = ModelConfig(name=str(model), rank=RANK, alpha=32, dtype="float32", max_context=64)
+    spec = base.PolicySpec(model_path=str(model), model=shape, seed=1, batch_tokens=512)
+
+    async def one_more(policy: TinkerPolicy) -> list[list[float]]:
+        await policy.forward_backward(batch)
+        await policy.optim_step(base.AdamStep(lr=0.02))
+        return [row.logprobs for row in await policy.score(base.ScoreBatch(items=items))]
+
+    async def begin() -> list[list[float]]:
+        async with skyrl_server(plan, log) as server:
+            cluster = ClusterSpec(name="box", address=server.address, client=CLIENT)
+            policy = await TinkerPolicy.start(log, "tiny", cluster, "")
+            try:
+                await policy.load(spec)
+                await policy.publish(0)
+                await one_more(policy)
+                await policy.publish(1)
+                folder.mkdir()
+                await policy.save(folder)
+                went_on = await one_more(policy)
+                for process in [
+                    psutil.Process(server.process.pid),
+                    *descendants(server.process.pid),
+                ]:
+                    process.kill()
+                with pytest.raises(ChildDied):
+                    await one_more(policy)
+                return went_on
+            finally:
+                await policy.close()
+
+    async def go_on(address: str) -> list[list[float]]:
+        port = int(address.rpartition(":")[2])
+        async with skyrl_server(plan.model_copy(update={"port": port}), log) as server:
+            cluster = ClusterSpec(name="box", address=server.address, client=CLIENT)
+            policy = await TinkerPolicy.start(log, "tiny", cluster, "")
+            try:
+                await policy.load(spec)
+                await policy.restore(folder)
+                await policy.publish(1)
+                return await one_more(policy)
+            finally:
+                await policy.close()
+
+    expected = asyncio.run(begin())
+    state = json.loads((folder / "trainer" / "cluster.json").read_text())
+    assert asyncio.run(go_on(state["address"])) == expected
