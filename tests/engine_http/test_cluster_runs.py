@@ -77,7 +77,9 @@ def test_hello_trains_on_skyrl(skyrl: ClusterSpec, workspace: Path, seed: int) -
     print(f"seed {seed}: {[round(reward, 2) for reward in rewards]}")
     assert rewards[0] < 0.15
     assert max(rewards[-3:]) >= 0.5
-    assert max(step["logprob_gap/max"] for step in steps) <= 1e-3
+    gaps = [step["logprob_gap/max"] for step in steps if "logprob_gap/max" in step]
+    assert gaps  # a step without signal is skipped and has none
+    assert max(gaps) <= 1e-3
 
 
 @pytest.mark.timeout(600)
