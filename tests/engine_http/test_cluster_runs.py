@@ -21,7 +21,7 @@ from engine.protocol.problems import AtelierError
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.clusters import ClusterSpec
 from engine.protocol.requests.runs import Command
-from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine
+from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine, until
 from tests.engine_http.test_sft import losses, start_sft, write_demonstrations
 from tests.support.loop_thread import InLoop
 from tests.support.tinker_server import TinkerServer, tinker_server
@@ -181,6 +181,6 @@ def test_supervised_runs_and_warm_ups_train_at_a_cluster(
             events = engine.wait(run)
             assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2]
             assert [e for e in events if isinstance(e, WarmupFinished)]
-        assert not server.models
+            until(lambda: not server.models)
     finally:
         stop_engine(engine)
