@@ -34,7 +34,7 @@ class Programs(NamedTuple):
     alike: bool
     """Whether both compute in the same precision."""
     cluster: str = ""
-    """What calibration measured of the cluster; empty without one."""
+    """Measured behaviour of the cluster; empty without one."""
 
 
 def programs(state: RunState) -> Programs | None:
