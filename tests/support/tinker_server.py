@@ -34,6 +34,7 @@ Fault = Literal[
     "hangs",
     "other_protocol",
     "wrong_logprobs",
+    "no_logprobs",
     "redirects",
 ]
 
@@ -283,7 +284,10 @@ class TinkerServer:
         reply: dict[str, Any] = {"sequences": [one]}
         if body.get("prompt_logprobs"):
             found = _logprobs(delta, torch.tensor(prompt[:-1]), torch.tensor(prompt[1:]))
-            reply["prompt_logprobs"] = [None, *found.tolist()]
+            values = found.tolist()
+            if "no_logprobs" in self.faults:
+                values[-1] = None
+            reply["prompt_logprobs"] = [None, *values]
         return self._promise({**reply, "type": "sample"})
 
 

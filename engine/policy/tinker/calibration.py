@@ -5,7 +5,6 @@ behaviour cannot be carried is refused with a sentence; what differs from our tr
 the profile.
 """
 
-import json
 import secrets
 import tempfile
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 from engine.policy.base import TrainItem
 from engine.policy.logprob_gap import TOLERANCE, mean_gap
+from engine.policy.tinker.adapter_files import read_config
 from engine.policy.tinker.cluster import Cluster
 from engine.protocol.problems import PolicyError
 from engine.protocol.records.clusters import ClusterProfile
@@ -197,7 +197,7 @@ async def _alpha(cluster: Cluster, snapshot: str) -> float:
     with tempfile.TemporaryDirectory(prefix="atelier-") as scratch:
         folder = Path(scratch) / "adapter"
         await cluster.download(snapshot, folder)
-        return float(json.loads((folder / "adapter_config.json").read_text())["lora_alpha"])
+        return read_config(folder).lora_alpha
 
 
 async def _norm(cluster: Cluster) -> float:

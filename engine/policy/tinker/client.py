@@ -10,7 +10,6 @@ request would add its gradient twice.
 
 import asyncio
 import contextlib
-import io
 import json
 import os
 import socket
@@ -211,8 +210,13 @@ class Client:
         """Write the adapter of a snapshot as a PEFT folder, which must not exist."""
         rest = (await self._session()).create_rest_client()
         reply = await rest.get_checkpoint_archive_url_async(*_parts(message["path"]))
-        archive = await self._fetch(reply.url)
-        await asyncio.to_thread(_unpack, archive, Path(message["folder"]))
+        folder = Path(message["folder"])
+        archive = folder.with_name(f"{folder.name}.tar")
+        try:
+            await self._fetch(reply.url, archive)
+            await asyncio.to_thread(_unpack, archive, folder)
+        finally:
+            archive.unlink(missing_ok=True)
         return {}
 
     async def _op_health(self, message: dict[str, Any]) -> dict[str, Any]:
@@ -286,14 +290,30 @@ class Client:
             model_input=types.ModelInput.from_ints(tokens[: end - 1]), loss_fn_inputs=inputs
         )
 
-    async def _fetch(self, url: str) -> bytes:
-        """Contents of an archive; the API key is sent only to the cluster's own address."""
-        own = urlsplit(url).netloc == urlsplit(self._address).netloc
+    async def _fetch(self, url: str, archive: Path) -> None:
+        """Download an archive into a new file. The API key is sent only to the cluster's own
+        address, and other addresses must be encrypted. Raises PolicyError."""
+        there, here = urlsplit(url), urlsplit(self._address)
+        own = (there.scheme, there.netloc) == (here.scheme, here.netloc)
+        if not own and there.scheme != "https":
+            raise PolicyError.of(
+                "cluster.other_address",
+                f"The cluster keeps its adapters at an address that is not encrypted: {url[:200]}.",
+                "Update the server.",
+            )
         headers = {"X-API-Key": self._key} if own and self._key else {}
-        async with httpx.AsyncClient(trust_env=False) as http:
-            reply = await http.get(url, headers=headers, timeout=600.0)
-            reply.raise_for_status()
-            return reply.content
+        client = httpx.AsyncClient(trust_env=False, timeout=60.0)
+        with archive.open("xb") as file:
+            async with client as http, http.stream("GET", url, headers=headers) as reply:
+                reply.raise_for_status()
+                async for block in reply.aiter_bytes():
+                    file.write(block)
+                    if file.tell() > MOST_ADAPTER_BYTES:
+                        raise PolicyError.of(
+                            "cluster.too_large",
+                            "The cluster's adapter is larger than "
+                            f"{MOST_ADAPTER_BYTES / 2**30:.0f} GiB.",
+                        )
 
 
 def _selected(done: types.ForwardBackwardOutput, items: list[dict[str, Any]]) -> list[list[float]]:
@@ -333,10 +353,10 @@ def _finite(metrics: dict[str, float]) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items() if abs(value) < float("inf")}
 
 
-def _unpack(archive: bytes, folder: Path) -> None:
+def _unpack(archive: Path, folder: Path) -> None:
     """Write the two files of a PEFT adapter from a tar archive; other members are ignored."""
     found: dict[str, bytes] = {}
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
+    with tarfile.open(archive) as tar:
         for member in tar:
             name = Path(member.name).name
             if name in ADAPTER_FILES and member.isfile() and member.size < MOST_ADAPTER_BYTES:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import psutil
+from pydantic import ValidationError
 
 from engine.environments import python_of
 from engine.policy.base import TrainItem
@@ -100,7 +101,8 @@ class Cluster:
     async def forward(self, items: Sequence[TrainItem]) -> list[list[float]]:
         """Log-probs of the trained tokens of each item, at temperature 1."""
         found = await self._ask("forward", CALL_S, items=_plain(items))
-        return _checked(found["logprobs"], items)
+        counts = [sum(end - start for start, end in item.spans) for item in items]
+        return _checked(found["logprobs"], counts)
 
     async def backward(
         self, items: Sequence[TrainItem], logprobs: list[list[float]], advantages: list[list[float]]
@@ -129,14 +131,16 @@ class Cluster:
     async def sample(self, path: str, tokens: list[int], **sampling: Any) -> Completion:
         """Sample a completion by a snapshot (fields of the SDK's SamplingParams)."""
         found = await self._ask("sample", SAMPLE_S, path=path, tokens=tokens, sampling=sampling)
-        return Completion.model_validate({name: found[name] for name in ("tokens", "logprobs")})
+        try:
+            return Completion.model_validate({name: found[name] for name in ("tokens", "logprobs")})
+        except ValidationError as error:
+            raise _unreadable("tokens or log-probs that are no numbers") from error
 
     async def score(self, path: str, texts: Sequence[list[int]]) -> list[list[float]]:
         """Log-probs of each token after the first by a snapshot; by the base model if `path` is
         empty."""
         found = await self._ask("score", SAMPLE_S, path=path, texts=list(texts))
-        rows: list[list[float]] = found["logprobs"]
-        return rows
+        return _checked(found["logprobs"], [len(tokens) - 1 for tokens in texts])
 
     async def save(self, name: str) -> str:
         """Save weights and optimizer on the cluster; returns the path."""
@@ -226,13 +230,16 @@ def _plain(items: Sequence[TrainItem]) -> list[dict[str, Any]]:
     return [item.model_dump(include={"tokens", "spans"}) for item in items]
 
 
-def _checked(rows: list[list[float]], items: Sequence[TrainItem]) -> list[list[float]]:
-    """Rows of log-probs, one number per trained token. Raises PolicyError otherwise."""
-    counts = [sum(end - start for start, end in item.spans) for item in items]
+def _checked(rows: list[list[float]], counts: list[int]) -> list[list[float]]:
+    """Rows of log-probs, of these lengths. Raises PolicyError for others, or for other values."""
     if [len(row) for row in rows] != counts:
-        raise PolicyError.of(
-            "cluster.protocol",
-            "The cluster returned a wrong number of log-probs.",
-            "Choose the SDK that fits the server.",
-        )
+        raise _unreadable("a wrong number of log-probs")
+    if not all(isinstance(value, int | float) for row in rows for value in row):
+        raise _unreadable("log-probs that are no numbers")
     return rows
+
+
+def _unreadable(what: str) -> PolicyError:
+    return PolicyError.of(
+        "cluster.protocol", f"The cluster returned {what}.", "Choose the SDK that fits the server."
+    )

@@ -7,6 +7,7 @@ log-probs: the chain rule needs no more. The price is one more forward pass.
 """
 
 import asyncio
+import contextlib
 import json
 import secrets
 import sys
@@ -73,7 +74,8 @@ class TinkerPolicy:
         self._said: list[float] = []
         """Trainer's log-probs of the fixed text at the last publication."""
         self._eos: list[int] = []
-        self._held, self._gate = Outages(), asyncio.Event()
+        self._held, self._holding = Outages(), contextlib.ExitStack()
+        self._gate = asyncio.Event()
         self._gate.set()
         self.version = 0
         self.on_progress: base.Progress = lambda done, total: None
@@ -158,10 +160,12 @@ class TinkerPolicy:
 
     async def hold(self) -> None:
         """Delay new requests until `go_on`; those at the cluster are completed."""
+        self._holding.enter_context(self._held.during())
         self._gate.clear()
 
     async def go_on(self) -> None:
         self._gate.set()
+        self._holding.close()
 
     async def sampling(self) -> dict[str, float]:
         return {}

@@ -128,6 +128,7 @@ def test_gradient_arrives_whatever_the_reduction(model: Path, sequences: str, to
         ("unsigned", "opposite advantages do not cancel"),
         ("no_norm", "return no gradient norm"),
         ("wrong_logprobs", "off by 1 nats"),
+        ("no_logprobs", "log-probs that are no numbers"),
         ("moves_always", "changed the weights in training"),
         ("stale", "policy.stale_adapter"),
         ("other_protocol", "cluster.protocol"),

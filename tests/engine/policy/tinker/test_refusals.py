@@ -72,3 +72,12 @@ def test_adapter_config_is_completed(tmp_path: Path) -> None:
     assert found["target_modules"] == ["down_proj", "up_proj"]
     assert found["base_model_name_or_path"] == "Qwen/Qwen3-8B"
     assert found["task_type"] == "CAUSAL_LM"
+
+
+@pytest.mark.parametrize(
+    "config", [{}, {"r": 0, "lora_alpha": 32}, {"r": 4, "lora_alpha": 32, "use_rslora": True}]
+)
+def test_adapter_that_is_no_plain_lora_is_refused(tmp_path: Path, config: dict[str, Any]) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
+    with pytest.raises(PolicyError, match="no plain LoRA"):
+        complete_config(tmp_path, "m")
