@@ -241,6 +241,7 @@ class MachineCard(_Headed):
         self._gap = Phrase((), "label")
         self._programs = KeyValues(1)
         self._unlike = Text(UNLIKE, "caption", tone="warn", wrap=True)
+        self._cluster = Text("", "caption", tone="muted", wrap=True)
         self._best_tokens_per_s = 1.0
         self._hardware: dict[str, float] = {}
         self.body.setSpacing(0)
@@ -251,6 +252,7 @@ class MachineCard(_Headed):
             self._tokens,
             4,
             self._programs,
+            self._cluster,
             self._unlike,
             self._gap,
         )
@@ -282,8 +284,9 @@ class MachineCard(_Headed):
             tone = "text" if found.alike else "warn"
             rows = [("Sampler", found.sampler, tone), ("Trainer", found.trainer, tone)]
             rows += [("Weights", found.weights, "text")] if found.weights else []
-            rows += [("Cluster", found.cluster, "text")] if found.cluster else []
             self._programs.set_values(rows)
+        self._cluster.set_words(f"Cluster: {found.cluster}" if found and found.cluster else "")
+        self._cluster.setVisible(bool(found and found.cluster))
 
     def _show_tokens(self, per_s: float | None) -> None:
         self._best_tokens_per_s = max(self._best_tokens_per_s, per_s or 0.0)

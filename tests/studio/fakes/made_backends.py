@@ -6,6 +6,7 @@ from typing import Any
 from engine.protocol.config.project import BackendConfig, TrainConfig
 from engine.protocol.events import run as e
 from engine.protocol.problems import Problem
+from engine.protocol.records.clusters import ClusterProfile
 from engine.protocol.records.machine.backends import BackendFacts, Provision
 from tests.studio.fakes.engine import FakeEngine
 from tests.studio.fakes.projects import UNSLOTH, VLLM
@@ -37,6 +38,18 @@ SETUPS: dict[str, tuple[BackendFacts, dict[str, Any], int]] = {
 }
 
 
+CLUSTER = ClusterProfile(
+    name="lab-8xh100",
+    client="tinker 0.24.1",
+    model="Qwen/Qwen3-8B",
+    sequences="mean",
+    tokens="mean",
+    clips=False,
+    pinned=False,
+    repeats=True,
+    alpha=32,
+    logprob_gap=5e-6,
+)
 TWELVE = TrainConfig(steps=12, groups=4, validate_every=0, checkpoint_every=2)
 
 
@@ -50,6 +63,7 @@ class BackendRun(Simulation):
         sampler: str = "float32",
         begun: float = 1_790_000_000.0,
         train: TrainConfig = TWELVE,
+        cluster: ClusterProfile | None = None,
     ) -> None:
         super().__init__(f"01JD5{name:X<21}".upper(), name, name, train, 5, clock=begun)
         config = self.made.spec.config.model_copy(update={"backend": BackendConfig(sampler="vllm")})
@@ -59,7 +73,8 @@ class BackendRun(Simulation):
             trainable=4_884_480,
             dtype=dtype,
             seconds=41.0,
-            sampler=f"vLLM 0.31.0, {sampler}",
+            sampler=f"{cluster.name if cluster else 'vLLM 0.31.0'}, {sampler}",
+            cluster=cluster,
         )
 
     def begin(self) -> None:
@@ -86,9 +101,14 @@ class BackendRun(Simulation):
         self.made.say(e.WorkerRestarted(worker="sampler", attempt=attempt, problem=GONE), 2.0)
 
 
-def active_run(name: str = "vllm", dtype: str = "float32", sampler: str = "float32") -> Made:
+def active_run(
+    name: str = "vllm",
+    dtype: str = "float32",
+    sampler: str = "float32",
+    cluster: ClusterProfile | None = None,
+) -> Made:
     """Return a run that trains in its sixth step."""
-    run = BackendRun(name, dtype, sampler, begun=time.time() - 700)
+    run = BackendRun(name, dtype, sampler, begun=time.time() - 700, cluster=cluster)
     run.begin()
     for step in range(1, 6):
         run.step(step)
@@ -130,6 +150,7 @@ def fill_backends(engine: FakeEngine) -> dict[str, str]:
         "vllm": active_run(),
         "differs": active_run("differs", dtype="bfloat16"),
         "restarted": restarted_run(),
+        "cluster": active_run("cluster", cluster=CLUSTER),
         "failed": failed_run(),
     }
     for name, run in made.items():

@@ -34,7 +34,7 @@ async def shoot(app: QApplication, folder: Path, wanted: list[str]) -> None:
                     await take(studio, folder, f"run-{name}")
                     side: Any = studio.pages["run"]._side  # type: ignore[attr-defined]
                     side._machine.grab().save(str(folder / f"machine-{name}.png"))
-                    gap: Any = studio.pages["run"]._bound["gap"].card  # type: ignore[attr-defined]
+                    gap: Any = studio.pages["run"]._grid.bound["gap"].card  # type: ignore[attr-defined]
                     gap.grab().save(str(folder / f"gap-{name}.png"))
     finally:
         engine.stop()

@@ -6,14 +6,13 @@ import pytest
 from pydantic import ValidationError
 
 from engine.protocol.config.project import ProjectConfig
-from engine.protocol.events.run import PolicyLoaded
-from engine.protocol.records.clusters import ClusterProfile
 from engine.protocol.records.machine.backends import BackendFacts, ignored
 from studio.store.projects.backends import SETTINGS, checks, notes, summary
 from studio.store.runs.backend_labels import precision, programs, restarts
 from studio.store.runs.state import RunState
 from tests.studio.fakes.made_backends import (
     BARE_CARD,
+    CLUSTER,
     GPU_ENGINE,
     IDLE_CARD,
     PROCESSOR,
@@ -117,19 +116,8 @@ def test_restarts_are_reported_with_reason() -> None:
 
 
 def test_run_on_a_cluster_names_what_was_measured() -> None:
-    profile = ClusterProfile(
-        name="hosted", client="tinker 0.38.0", model="m", sequences="sum", tokens="sum",
-        clips=True, pinned=True, repeats=False, alpha=32, logprob_gap=0.01,
-    )  # fmt: skip
-    update = {"dtype": "bfloat16", "sampler": "hosted, bfloat16", "cluster": profile}
-    events = [
-        event.model_copy(update=update) if isinstance(event, PolicyLoaded) else event
-        for event in active_run().events
-    ]
-    state = RunState("r").fold(events)
-    found = programs(state)
+    found = programs(RunState("r").fold(active_run("cluster", cluster=CLUSTER).events))
     assert found is not None
-    assert (found.sampler, found.trainer) == ("hosted, bfloat16", "hosted, bfloat16")
+    assert (found.sampler, found.trainer) == ("lab-8xh100, float32", "lab-8xh100, float32")
     assert found.alike
-    assert found.cluster.startswith("sum over sequences · sum over tokens · clips gradients")
-    assert "seeds do not repeat" in found.cluster
+    assert found.cluster.startswith("mean over sequences · mean over tokens · ignores clipping")
