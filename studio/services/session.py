@@ -189,6 +189,8 @@ class Session(QObject):
 
     async def _open_project(self, path: str, place: str) -> None:
         self.show_project(await read_project(self.client, path))
+        for run in reversed(await self.client.runs(self.project.path, recent=True)):
+            self.runs.put(run)  # one may be newer than the last refresh
         runs = self.runs.of(self.project.path)
         living = [run for run in runs if run.state in ACTIVE_STATES]
         trained = [run for run in runs if run.kind in TRAINING_KINDS]

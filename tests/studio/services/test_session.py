@@ -142,6 +142,19 @@ def test_late_edit_does_not_reopen_its_project(
     run(job())
 
 
+def test_opened_project_selects_run_newer_than_last_refresh(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with studio_on(engine, qapp, tmp_path) as studio:
+            add(engine, RUN, "inbox-scout", ended=True)
+            assert not studio.session.runs.known(RUN)
+            await open_project(studio, engine, "inbox-scout")
+            assert studio.session.run.run_id == RUN
+
+    run(job())
+
+
 def test_rejected_start_resets_train_button(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
