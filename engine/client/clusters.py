@@ -3,6 +3,13 @@
 from pydantic import TypeAdapter
 
 from engine.client.transport import Transport, parse
+from engine.protocol.requests.cluster_servers import (
+    LaunchCommands,
+    LaunchRequest,
+    SkyrlServer,
+    StartCluster,
+    StartSkyrl,
+)
 from engine.protocol.requests.clusters import ClusterList, ClusterSpec, ClusterView
 
 CHECK_S = 900.0
@@ -41,3 +48,33 @@ class ClusterCalls(Transport):
         """Send a cluster's API key to the engine, which keeps it in memory only; empty removes
         it."""
         await self._send("PUT", f"/clusters/{name}/key", json={"key": key})
+
+    async def start_cluster(self, name: str, request: StartCluster) -> ClusterView:
+        """Start SkyRL's server as a cluster on this machine or a server, and add the cluster to the
+        list. Returns as soon as the start has begun; uploads the model first if the server lacks
+        it. Raises Refused, ConfigError, LaunchError."""
+        return await self._ask(
+            "POST", f"/clusters/{name}/start", ClusterView, body=request, timeout=None
+        )
+
+    async def stop_cluster(self, name: str) -> ClusterView:
+        """End SkyRL's server of a cluster; its state is kept. Raises Refused while an active run
+        uses it, or if Atelier did not start it."""
+        return await self._ask("POST", f"/clusters/{name}/stop", ClusterView)
+
+    async def launch_commands(self, request: LaunchRequest) -> LaunchCommands:
+        """Commands that start SkyRL by hand, on one or several nodes."""
+        return await self._ask("POST", "/clusters/commands", LaunchCommands, body=request)
+
+    async def skyrl(self) -> SkyrlServer:
+        """State of SkyRL's server on the machine of this engine."""
+        return await self._ask("GET", "/skyrl", SkyrlServer)
+
+    async def start_skyrl(self, request: StartSkyrl) -> SkyrlServer:
+        """Start SkyRL's server on the machine of this engine. Raises Refused while it runs as
+        another cluster or with other settings, ModelError if the model is not there."""
+        return await self._ask("POST", "/skyrl", SkyrlServer, body=request)
+
+    async def stop_skyrl(self) -> SkyrlServer:
+        """End SkyRL's server on the machine of this engine; no effect if it is off."""
+        return await self._ask("DELETE", "/skyrl", SkyrlServer)

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field, ValidationError
 from engine.protocol.addresses import normal_address
 from engine.protocol.base import Request, Value
 from engine.protocol.problems import ConfigError, Problem
+from engine.protocol.requests.cluster_servers import SkyrlServer, SkyrlSettings
 
 KEY_VARIABLE = "TINKER_API_KEY"
 """Environment variable from which commands read the API key of a cluster."""
@@ -25,6 +26,17 @@ class ClusterSpec(Value):
     tunnel."""
     client: ClusterClient = "tinker"
     """SDK to use: `tinker-json` for SkyRL 0.3, `tinker` for the hosted service."""
+    host: str = ""
+    """Server (SSH) through whose tunnel the address is reached, as seen from that server; empty is
+    a direct connection."""
+    skyrl: SkyrlSettings | None = None
+    """Settings with which Atelier starts SkyRL's server as this cluster, on `host` or on this
+    machine; None for a server that was started elsewhere."""
+
+    @property
+    def place(self) -> str:
+        """Address, and the server it is reached through."""
+        return f"{self.address} on {self.host}" if self.host else self.address
 
 
 class ClusterModel(Value):
@@ -54,6 +66,9 @@ class ClusterView(Value):
     report: ClusterReport | None = None
     problem: Problem | None = None
     """Why the latest test failed."""
+    server: SkyrlServer | None = None
+    """SkyRL's server as Atelier runs it for this cluster; None while its machine is not connected,
+    and for clusters that were started elsewhere."""
 
 
 class ClusterList(Value):
@@ -74,11 +89,13 @@ class LendClusterKey(Request):
     key: str = Field(repr=False, max_length=1000)
 
 
-def cluster_spec(name: str, address: str, client: ClusterClient = "tinker") -> ClusterSpec:
+def cluster_spec(
+    name: str, address: str, client: ClusterClient = "tinker", host: str = ""
+) -> ClusterSpec:
     """Settings of a cluster as a person typed them. Raises ConfigError with one sentence about the
     first invalid field, which it names in `where`."""
     try:
-        return ClusterSpec(name=name, address=address, client=client)
+        return ClusterSpec(name=name, address=address, client=client, host=host)
     except ValidationError as error:
         field = str(error.errors(include_url=False, include_context=False)[0]["loc"][0])
         messages = {
