@@ -37,10 +37,8 @@ def skyrl_settings(model: str, **values: int) -> SkyrlSettings:
     except ValidationError as error:
         first = error.errors(include_url=False, include_context=False)[0]
         field = str(first["loc"][0])
-        message = first["msg"][0].lower() + first["msg"][1:]
-        raise ConfigError.of(
-            "cluster.invalid", f"{field.replace('_', ' ')}: {message}.", where=field
-        ) from None
+        message = first["msg"]
+        raise ConfigError.of("cluster.invalid", f"{message}.", where=field) from None
 
 
 class SkyrlServer(Value):
