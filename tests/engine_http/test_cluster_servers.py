@@ -13,8 +13,13 @@ import pytest
 from engine.protocol.events.run import RunFailed, StepFinished, WorkerRestarted
 from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.records.runs import RunSummary
-from engine.protocol.requests.cluster_servers import SkyrlServer, SkyrlSettings, StartCluster
-from engine.protocol.requests.clusters import ClusterView, cluster_spec
+from engine.protocol.requests.clusters import (
+    ClusterView,
+    SkyrlServer,
+    SkyrlSettings,
+    StartCluster,
+    cluster_spec,
+)
 from engine.protocol.requests.remote import AddHost
 from tests.engine_http.conftest import Engine, make_project, stop_engine, until
 from tests.engine_http.test_hosts import ServerPair, start_home
