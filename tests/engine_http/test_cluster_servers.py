@@ -110,13 +110,13 @@ def test_run_survives_kills_of_skyrl_tunnel_and_remote_engine(
     assert [model.name.rpartition("/")[2] for model in report.models] == [tiny_model.name]
     project = make_project(home / "letters", tiny_model)
     run = engine.train(project, **OVERRIDES)
-    engine.wait_for(run, "checkpoint.saved")
+    engine.wait_for(run, "checkpoint.saved", READY_S)
     with pytest.raises(Refused, match="is using far"):
         engine.call(lambda client: client.stop_cluster(CLUSTER))
 
     api, *_ = servers(pair)
     api.kill()  # its engine is left, and must not go on beside the next one
-    engine.wait_for(run, "worker.restarted")
+    engine.wait_for(run, "worker.restarted", READY_S)
     until(lambda: state(pair).state == "running", READY_S)
     assert len({one.pid for one in servers(pair)} - {api.pid}) == 2
 
@@ -138,7 +138,7 @@ def test_only_loopback_and_private_sockets_are_used(pair: ServerPair, skyrl: Sta
     engine.call(lambda client: client.check_cluster(CLUSTER))
     listening = [
         connection.laddr
-        for process in [*pair.processes(), psutil.Process(engine.pid)]
+        for process in [*pair.processes(), psutil.Process(engine.process.pid)]
         for connection in process.net_connections(kind="inet")
         if connection.status == psutil.CONN_LISTEN
     ]
@@ -146,7 +146,7 @@ def test_only_loopback_and_private_sockets_are_used(pair: ServerPair, skyrl: Sta
     assert state(pair).port in {address.port for address in listening}
     own = {
         connection.laddr.port
-        for connection in psutil.Process(engine.pid).net_connections(kind="inet")
+        for connection in psutil.Process(engine.process.pid).net_connections(kind="inet")
         if connection.status == psutil.CONN_LISTEN
     }
     assert state(pair).port not in own  # the tunnel ends in a socket of this user alone
