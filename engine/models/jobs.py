@@ -56,8 +56,9 @@ class DownloadQueue:
     def busy(self) -> bool:
         return self._current is not None or bool(self._waiting)
 
-    def start(self, name: str) -> None:
-        """Queue a download, or resume one. Idempotent."""
+    def start(self, name: str, weights: bool | None = None) -> None:
+        """Queue a download, or resume one. `weights` False leaves the weights out (None: as the
+        download was begun). Idempotent."""
         if self._closed or self._is_active(name):
             return
         starter = starter_called(name)
@@ -65,6 +66,8 @@ class DownloadQueue:
         record = record_of(name) or Record(name=name, title=title, queued_at=time.time())
         total = starter.download_bytes if starter else record.total_bytes
         changed = {"paused": False, "problem": None, "total_bytes": total}
+        if weights is not None:
+            changed["weights"] = weights
         save(record.model_copy(update=changed))
         self._waiting.append(name)
         self._advance()
@@ -212,7 +215,11 @@ class _Running:
         )
         self._pids.add(child.pid)
         try:
-            async for value in child.stream("download", name=self.name, token=self._token):
+            record = record_of(self.name)
+            weights = record is None or record.weights
+            async for value in child.stream(
+                "download", name=self.name, token=self._token, weights=weights
+            ):
                 if "stage" in value:
                     self._take(value["stage"], int(value["done"]), int(value["total"]))
         finally:

@@ -109,16 +109,19 @@ def _repos() -> list[Any]:
 
 def _in_cache(repo: Any) -> LocalModel:
     newest = max(repo.revisions, key=lambda revision: revision.last_modified, default=None)
-    folder = hub_models().get(repo.repo_id) or (newest.snapshot_path if newest else repo.repo_path)
+    whole, bare = (hub_models(weights).get(repo.repo_id) for weights in (True, False))
+    folder = whole or bare or (newest.snapshot_path if newest else repo.repo_path)
+    weights = whole is not None or bare is None
     return LocalModel(
         name=repo.repo_id,
         title=repo.repo_id.rpartition("/")[2],
         kind="hub",
         path=str(folder),
+        weights=weights,
         bytes=repo.size_on_disk,
         used_at=repo.last_accessed,
         removable=True,
-        problem=_problem_of(folder, repo.repo_id),
+        problem=_problem_of(folder, repo.repo_id, weights),
     )
 
 
@@ -135,9 +138,9 @@ def _of_folder(name: str, folder: Path, kind: Any) -> LocalModel:
     )
 
 
-def _problem_of(folder: Path, name: str) -> Problem | None:
+def _problem_of(folder: Path, name: str, weights: bool = True) -> Problem | None:
     try:
-        check_folder(folder, name)
+        check_folder(folder, name, weights)
         return architecture_problem(read_json(folder / "config.json"), name)
     except ModelError as error:
         return error.problem

@@ -34,6 +34,8 @@ class Record(BaseModel):
     queued_at: float = 0.0
     """Unix time in seconds."""
     paused: bool = False
+    weights: bool = True
+    """Whether its weights are downloaded too."""
     total_bytes: int | None = None
     blobs: dict[str, int] = Field(default_factory=dict)
     """Blob name → size in bytes, of a model of the hub."""

@@ -33,7 +33,8 @@ def main() -> None:
             send("part", vars(now))
 
         try:
-            folder = pull_model(request["name"], print, tell, request["token"])
+            name, token, weights = (request[key] for key in ("name", "token", "weights"))
+            folder = pull_model(name, print, tell, token, weights)
             send("ok", {"path": str(folder)})
         except AtelierError as error:
             send("error", error.problem.model_dump())

@@ -101,6 +101,8 @@ class LocalModel(Value):
     """`uploaded`: from another machine; `folder`: a folder that a project uses."""
     path: str | None = None
     """None if it is not downloaded."""
+    weights: bool = True
+    """Whether it has its weights; without them, only runs at a cluster can use it."""
     bytes: int = 0
     """Size on disk in bytes; files shared by versions count once."""
     download_bytes: int | None = None
@@ -166,6 +168,9 @@ class ActOnDownload(Request):
 
     name: ModelName
     action: Literal["start", "pause", "cancel"]
+    weights: bool | None = None
+    """Whether a start downloads the weights too, which runs at a cluster do not need; None: as the
+    download was begun, else with them."""
 
 
 class DeleteModel(Request):

@@ -89,7 +89,7 @@ class ModelService:
             )
         match request.action:
             case "start":
-                self.downloads.start(name)
+                self.downloads.start(name, request.weights)
             case "pause":
                 await self.downloads.pause(name)
             case "cancel":

@@ -24,10 +24,11 @@ NO_PROJECT = "Open a project first"
 
 class ModelDetail(Card):
     """Facts of a model: `show_loading(name)`, `show_facts(…)`, `show_problem(…)`, `show_nothing()`.
-    Its buttons emit `download_wanted`, `use_wanted`, `page_wanted`, `delete_wanted` and
-    `again_wanted`."""
+    Its buttons emit `download_wanted`, `tokenizer_wanted`, `use_wanted`, `page_wanted`,
+    `delete_wanted` and `again_wanted`."""
 
     download_wanted = Signal()
+    tokenizer_wanted = Signal()
     use_wanted = Signal()
     page_wanted = Signal()
     delete_wanted = Signal()
@@ -41,6 +42,8 @@ class ModelDetail(Card):
         self._problem = Text("", "label", 400, "bad", wrap=True, selectable=True)
         self._download = Button("Download", "primary", icon="download", height=32)
         self._use = Button("Use in project", "primary", icon="check", height=32)
+        self._tokenizer = Button("Tokenizer only", "outlined", icon="download")
+        set_tip(self._tokenizer, "Download without the weights, for runs at a cluster")
         self._page = Button("Open page", "outlined", icon="external-link")
         self._delete = Button("Delete", "outlined", icon="trash-2")
         self._again = Button("Try again", "outlined", icon="rotate-ccw")
@@ -58,7 +61,7 @@ class ModelDetail(Card):
         inside = QWidget()
         column = vbox(parent=inside, margins=(16, 16, 16, 16), spacing=8)
         self._main = hbox(self._download, self._use, STRETCH, spacing=8)
-        more = hbox(self._page, self._delete, self._again, STRETCH, spacing=8)
+        more = hbox(self._tokenizer, self._page, self._delete, self._again, STRETCH, spacing=8)
         add(
             column,
             *(self._title, self._name, self._words, self._problem),
@@ -71,6 +74,7 @@ class ModelDetail(Card):
         area.setAccessibleName("Model details")
         self.body.addWidget(area)
         self._download.clicked.connect(self.download_wanted)
+        self._tokenizer.clicked.connect(self.tokenizer_wanted)
         self._use.clicked.connect(self.use_wanted)
         self._page.clicked.connect(self.page_wanted)
         self._delete.clicked.connect(self.delete_wanted)
@@ -111,7 +115,8 @@ class ModelDetail(Card):
 
     def focus_action(self) -> None:
         """Focus the first enabled button (download, use …)."""
-        for button in (self._download, self._use, self._page, self._delete, self._again):
+        buttons = (self._download, self._use, self._tokenizer, self._page, self._delete)
+        for button in (*buttons, self._again):
             if not button.isHidden() and button.isEnabled():
                 button.setFocus()
                 return
@@ -126,7 +131,7 @@ class ModelDetail(Card):
         """Show or hide everything below the heading."""
         shown: Sequence[QWidget] = (
             *(self._memory_head, self._fit, self._facts_head, self._facts),
-            *(self._download, self._use, self._page, self._delete),
+            *(self._download, self._tokenizer, self._use, self._page, self._delete),
         )
         for part in shown:
             part.setVisible(facts is not None)
@@ -162,9 +167,15 @@ class ModelDetail(Card):
         project: str,
     ) -> None:
         here = facts.summary.path is not None
-        self._use.setVisible(here)
+        bare = not here and local is not None and local.path is not None and not local.weights
+        self._use.setVisible(here or bare)
         self._use.setEnabled(bool(project) and facts.problem is None)
-        set_tip(self._use, f"Set the model of {project}" if project else NO_PROJECT)
+        self._use.set_kind("outlined" if bare else "primary")
+        purpose = " for runs at a cluster" if bare else ""
+        set_tip(self._use, f"Set the model of {project}{purpose}" if project else NO_PROJECT)
+        starter = local is not None and local.kind == "starter"
+        self._tokenizer.setVisible(not (here or bare or starter or facts.problem))
+        self._tokenizer.setEnabled(download is None or not is_active(download))
         self._download.setVisible(not here)
         self._download.setEnabled(download is None or not is_active(download))
         self._download.set_words(*_download_words(facts, download))

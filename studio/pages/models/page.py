@@ -140,6 +140,7 @@ class ModelsPage(Page):
         self.watch.failed.connect(self._list_failed)
         self.downloads.pressed.connect(self._act)
         self.detail.download_wanted.connect(self._download)
+        self.detail.tokenizer_wanted.connect(self._download_tokenizer)
         self.detail.use_wanted.connect(self._use)
         self.detail.page_wanted.connect(self._open_page)
         self.detail.delete_wanted.connect(self._delete)
@@ -270,7 +271,12 @@ class ModelsPage(Page):
     @Slot()
     def _download(self) -> None:
         if facts := self._facts.get(self._shown):
-            self._act(facts.summary.id, "start")
+            self._act(facts.summary.id, "start", weights=True)
+
+    @Slot()
+    def _download_tokenizer(self) -> None:
+        if facts := self._facts.get(self._shown):
+            self._act(facts.summary.id, "start", weights=False)
 
     @Slot()
     def _use(self) -> None:
@@ -308,10 +314,11 @@ class ModelsPage(Page):
     def _show_list(self) -> None:
         found = self.watch.list
         assert found is not None
-        arrived = {one.name for one in found.models if one.path}
+        arrived = {one.name for one in found.models if one.path and one.weights}
         for name in [n for n, facts in self._facts.items() if (n in arrived) != _is_here(facts)]:
             del self._facts[name]  # it has arrived, or was deleted
-        self.found.show_paths({one.name: one.path for one in found.models}, self._facts)
+        paths = {one.name: one.path if one.weights else None for one in found.models}
+        self.found.show_paths(paths, self._facts)
         self.here.show_rows([local_row(one) for one in found.models])
         if self._switch.index() == HERE:
             self._stack.setCurrentWidget(self.here)
@@ -328,12 +335,12 @@ class ModelsPage(Page):
         self._show_facts()
 
     @Slot(str, str)
-    def _act(self, name: str, action: Any) -> None:
-        """Start or resume, pause or cancel a download."""
+    def _act(self, name: str, action: Any, weights: bool | None = None) -> None:
+        """Start or resume, pause or cancel a download; `weights`: whether to download them."""
 
         async def act() -> list[ModelDownload]:
             return await self.session.client.act_on_download(
-                ActOnDownload(name=name, action=action)
+                ActOnDownload(name=name, action=action, weights=weights)
             )
 
         def done(downloads: list[ModelDownload]) -> None:

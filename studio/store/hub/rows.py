@@ -82,6 +82,8 @@ def local_row(model: LocalModel) -> ModelRow:
     chips: list[tuple[str, str]] = []
     if model.path is None:
         chips.append((f"downloads {formatting.size(model.download_bytes)}", "muted"))
+    elif not model.weights:
+        chips.append(("tokenizer only", "muted"))
     if model.active_runs:
         chips.append(("in use", "accent"))
     if model.problem:

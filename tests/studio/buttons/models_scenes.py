@@ -91,6 +91,7 @@ MODELS = [
         found,
         [
             Row("ModelDetail._download", "POST /models/downloads .*start"),
+            Row("ModelDetail._tokenizer", "POST /models/downloads .*start.*weights.*false"),
             Row("ModelSearch._clear", "hidden Button Download"),
         ],
         HUB_NEEDED,

@@ -99,6 +99,8 @@ class FakeModels:
             ),
         ]
         self.downloads: list[ModelDownload] = []
+        self.bare: set[str] = set()
+        """Names of models that are downloaded without their weights."""
         self.step_bytes = 400_000_000
         """Bytes that arrive per request."""
         self.offline = False
@@ -145,7 +147,7 @@ class FakeModels:
                 )
             )
         model = known or hub_model(name, (here and here.parameters) or 494_000_000, "apache-2.0")
-        if here is not None:
+        if here is not None and here.weights:
             model = model.model_copy(update={"path": here.path})
         return facts_of(model)
 
@@ -154,16 +156,18 @@ class FakeModels:
         for one in self.downloads:
             done = one.done_bytes + self.step_bytes * (one.state == "downloading")
             if one.total_bytes is not None and done >= one.total_bytes:
-                self.local.append(
+                self.local = [
+                    *(kept for kept in self.local if kept.name != one.name),
                     LocalModel(
                         name=one.name,
                         title=one.title,
                         kind="hub",
                         path=f"/hub/{one.name}",
                         bytes=one.total_bytes,
+                        weights=one.name not in self.bare,
                         removable=True,
-                    )
-                )
+                    ),
+                ]
             else:
                 moved.append(one.model_copy(update={"done_bytes": done}))
         self.downloads = moved
@@ -176,6 +180,8 @@ class FakeModels:
         if body.action == "cancel":
             self.downloads = others
             return others
+        if body.action == "start" and body.weights is not None:
+            (self.bare.discard if body.weights else self.bare.add)(body.name)
         model = next((one for one in HUB if one.id == body.name), None)
         total = (model.weight_bytes if model else None) or 93_000_000
         state = "downloading" if body.action == "start" else "paused"

@@ -169,6 +169,28 @@ def test_download_is_paused_resumed_and_used_in_the_project(
     run(job())
 
 
+def test_tokenizer_alone_can_be_used_and_is_completed_later(
+    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
+) -> None:
+    async def job() -> None:
+        async with models_page(engine, qapp, tmp_path) as page:
+            detail, engine.models.step_bytes = page.detail, 2_000_000_000
+            page.search_for(SMALL)
+            await until(lambda: SMALL in page._facts)
+            detail._tokenizer.click()
+            await until(detail._use.isVisible)
+            assert not detail._tokenizer.isVisible()
+            assert detail._download.isVisible()  # the weights are still offered
+            assert detail._use.isEnabled()
+            row = local_row(page.watch.local(SMALL))
+            assert ("tokenizer only", "muted") in row.chips
+            assert engine.models.bare == {SMALL}
+            detail._download.click()
+            await until(lambda: not engine.models.bare)
+
+    run(job())
+
+
 def test_deletion_is_confirmed_and_refused_while_a_run_uses_the_model(
     engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path
 ) -> None:
