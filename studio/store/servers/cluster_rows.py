@@ -1,10 +1,15 @@
 """Rows of clusters and results of their connection tests, as text. Free of I/O."""
 
+import time
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from engine.protocol.addresses import is_loopback
 from engine.protocol.config.project import ProjectConfig
-from engine.protocol.requests.clusters import ClusterClient, ClusterReport, ClusterView
+from engine.protocol.requests.cluster_servers import SkyrlServer
+from engine.protocol.requests.clusters import ClusterClient, ClusterReport, ClusterSpec, ClusterView
+from engine.protocol.requests.remote import HostView
+from studio.store.servers.servers import words_of
 from studio.text import formatting
 
 CLIENTS: tuple[tuple[ClusterClient, str], ...] = (
@@ -14,6 +19,27 @@ CLIENTS: tuple[tuple[ClusterClient, str], ...] = (
 """SDKs with their labels."""
 MOST_MODELS = 12
 """Number of models that are listed."""
+HERE = "this machine"
+CHANGING = ("installing", "starting", "restarting")
+"""States of SkyRL that change by themselves."""
+CONNECTABLE = ("away", "reconnecting", "stopped")
+"""States of a server in which it is connected on request."""
+SERVER_DOTS = {
+    "off": "none",
+    "installing": "connecting",
+    "starting": "connecting",
+    "running": "connected",
+    "restarting": "reconnecting",
+    "failed": "gone",
+}
+
+LACKING = {
+    "off": "is off",
+    "installing": "is being installed",
+    "starting": "is starting",
+    "restarting": "is restarting",
+    "failed": "has failed",
+}
 
 
 @dataclass(frozen=True)
@@ -25,10 +51,26 @@ class ClusterRow:
     dot: str
     facts: str
     problem: str = ""
+    actions: frozenset[str] = frozenset({"test"})
+    """Actions besides edit and remove: test, connect, start, stop, copy (the launch command)."""
+    command: str = ""
+    """Launch command of SkyRL; empty if unknown."""
 
 
-def row_of(view: ClusterView, testing: bool) -> ClusterRow:
-    """Return the row of a cluster in Settings; `testing`: a connection test is running."""
+def row_of(view: ClusterView, testing: bool, host: HostView | None = None) -> ClusterRow:
+    """Return the row of a cluster in Settings; `testing`: a connection test is running; `host` is
+    the server through which it is reached (None: not in the list of servers)."""
+    spec = view.spec
+    if spec.host and (host is None or host.state != "connected"):
+        words, dot = _away_words(spec.host, host)
+        actions = frozenset({"connect"}) if host and host.state in CONNECTABLE else frozenset[str]()
+        return ClusterRow(spec.name, words, dot, _facts(view), actions=actions)
+    tested = _tested(view, testing)
+    return tested if spec.skyrl is None else _skyrl_row(view, tested)
+
+
+def _tested(view: ClusterView, testing: bool) -> ClusterRow:
+    """Return the row of a cluster as its latest connection test shows it."""
     words, dot, problem = "not tested", "none", ""
     if testing:
         words, dot = "testing the connection", "connecting"
@@ -38,8 +80,89 @@ def row_of(view: ClusterView, testing: bool) -> ClusterRow:
     elif view.problem is not None:
         words, dot = "connection failed", "gone"
         problem = f"{view.problem.message} {view.problem.hint}".strip()
-    sdk = view.report.client if view.report else dict(CLIENTS)[view.spec.client]
-    return ClusterRow(view.spec.name, words, dot, f"{view.spec.address} · {sdk}", problem)
+    return ClusterRow(view.spec.name, words, dot, _facts(view), problem)
+
+
+def _skyrl_row(view: ClusterView, tested: ClusterRow) -> ClusterRow:
+    """Return the row of a cluster that Atelier starts; `tested` is its row without that."""
+    server = view.server
+    if server is None:
+        return ClusterRow(tested.name, "state not loaded yet", "none", tested.facts,
+                          actions=frozenset())  # fmt: skip
+    copies = {"copy"} if server.command else set()
+    if server.state == "running":
+        words = f"running on {place_of(view.spec)}"
+        if tested.dot != "none":
+            words += f" · {tested.words}"
+        dot = "connected" if tested.dot == "none" else tested.dot
+        actions = frozenset({"test", "stop", *copies})
+        return ClusterRow(
+            tested.name, words, dot, tested.facts, tested.problem, actions, server.command
+        )
+    verb = "start" if server.state in ("off", "failed") else "stop"
+    return ClusterRow(
+        tested.name, server_words(view.spec, server), SERVER_DOTS[server.state], tested.facts,
+        _server_problem(view.spec, server), frozenset({verb, *copies}), server.command,
+    )  # fmt: skip
+
+
+def place_of(spec: ClusterSpec) -> str:
+    """Return the machine on which Atelier starts SkyRL for a cluster."""
+    return spec.host or HERE
+
+
+def server_words(spec: ClusterSpec, server: SkyrlServer) -> str:
+    """Return the state of SkyRL's server."""
+    place = place_of(spec)
+    return {
+        "off": "off",
+        "installing": f"installing SkyRL on {place}…",
+        "starting": f"starting on {place}…",
+        "running": f"running on {place}",
+        "restarting": f"restarting on {place}…",
+        "failed": f"failed on {place}",
+    }[server.state]
+
+
+def _server_problem(spec: ClusterSpec, server: SkyrlServer) -> str:
+    """Return why SkyRL failed or is restarted, and where its log is; empty without a problem."""
+    if server.problem is None:
+        return ""
+    log = f"Log on {place_of(spec)}: {server.log}" if server.log else ""
+    parts = (server.problem.message, server.problem.hint, log)
+    return " ".join(part for part in parts if part)
+
+
+def _away_words(name: str, host: HostView | None) -> tuple[str, str]:
+    """Return state and dot of a cluster whose server `name` is not connected."""
+    if host is None:
+        return f"{name} is not in the list of servers", "gone"
+    match host.state:
+        case "connecting":
+            return f"connecting to {name}…", "connecting"
+        case "asking" | "starting" | "installing":
+            words = words_of(host, time.time())
+            return f"{name}: {words.text}", words.dot
+        case "reconnecting":
+            return f"reconnecting to {name}…", "reconnecting"
+        case _:
+            return f"{name} is not connected", "none"
+
+
+def _facts(view: ClusterView) -> str:
+    """Return base model, address and SDK of a cluster."""
+    spec = view.spec
+    if spec.skyrl is not None:
+        return f"{spec.skyrl.model} · {spec.place}"
+    return f"{spec.place} · {view.report.client if view.report else dict(CLIENTS)[spec.client]}"
+
+
+def kind_of(view: ClusterView | None, *, placed: bool) -> str:
+    """Describe a cluster in the header: SkyRL, with its machine if `placed`, or the server it is
+    reached through (`view` None: not in the list)."""
+    if view is not None and view.spec.skyrl:
+        return f"SkyRL on {place_of(view.spec)}" if placed else "SkyRL"
+    return f"cluster on {view.spec.host}" if view is not None and view.spec.host else "cluster"
 
 
 def models_words(report: ClusterReport) -> str:
@@ -64,12 +187,45 @@ def sending_words(view: ClusterView | None, name: str, config: ProjectConfig) ->
     sentence and as a short line for the preflight check."""
     if view is None:
         return f"There is no cluster called {name}. Add it in Settings.", f"No cluster {name}"
-    host = urlsplit(view.spec.address).hostname or view.spec.address
     train = config.train
     amount = (
         f"A step samples up to {formatting.count(step_tokens(config))} tokens per turn there "
-        f"({train.groups} groups × {train.group_size} rollouts × {train.max_tokens:,} tokens); "
-        "prompts and responses are sent."
+        f"({train.groups} groups × {train.group_size} rollouts × {train.max_tokens:,} tokens)"
     )
-    words = f"Tokens leave this machine: {name} samples and trains at {host}. {amount}"
-    return words, f"Tokens are sent to {host}"
+    lack, short_lack = _lack(view)
+    if view.spec.skyrl and not view.spec.host:
+        words = f"Tokens stay on this machine: {name} samples and trains with SkyRL here."
+        return f"{words} {amount}.{lack}", f"SkyRL on {HERE}{short_lack}"
+    place, short = _destination(view.spec)
+    words = f"Tokens leave this machine: {name} samples and trains {place}. {amount}; "
+    return (
+        f"{words}prompts and responses are sent.{lack}",
+        f"Tokens are sent to {short}{short_lack}",
+    )
+
+
+def _destination(spec: ClusterSpec) -> tuple[str, str]:
+    """Return where a cluster computes, as part of a sentence and as a name."""
+    address = urlsplit(spec.address).hostname or spec.address
+    if not spec.host:
+        return f"at {address}", address
+    if is_loopback(spec.address):
+        return f"on {spec.host}", spec.host
+    return f"at {address}, reached through {spec.host}", address
+
+
+def lacking_words(view: ClusterView) -> str:
+    """Return why SkyRL does not serve a cluster that Atelier starts; empty if it runs, or its state
+    is unknown."""
+    if view.server is None or view.server.state == "running":
+        return ""
+    return f"SkyRL {LACKING[view.server.state]}"
+
+
+def _lack(view: ClusterView) -> tuple[str, str]:
+    """Return the end of the sentence and of the short line if SkyRL does not run."""
+    words = lacking_words(view)
+    if not words or view.server is None:
+        return "", ""
+    start = ": start it in Settings" if view.server.state in ("off", "failed") else ""
+    return f" {words} there{start}.", f", {words}"
