@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from engine.hardware.devices import cards_of, has_own_sampler_card
 from engine.hardware.memory_plan import vram_plan
 from engine.policy import fork_server
 from engine.policy.base import Policy, PolicyInfo, PolicySpec
 from engine.policy.data_parallel import ParallelPolicy
+from engine.policy.tinker.cluster import ClusterAccess
 from engine.policy.tinker.policy import TinkerPolicy
 from engine.policy.vllm.policy import VllmPolicy
 from engine.policy.vllm.process import ServerPlace
@@ -18,18 +18,10 @@ from engine.protocol.config.project import BackendConfig, ModelConfig, ProjectCo
 from engine.protocol.events.run import PolicyLoaded
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.machine.hardware import Card
-from engine.protocol.requests.clusters import ClusterSpec
 from engine.runtime.child import start_program
 
 MOST_ROWS = 256
 """Maximum number of concurrent sequences of the vLLM server."""
-
-
-class ClusterAccess(NamedTuple):
-    """Cluster that samples and trains, and its API key (empty: none)."""
-
-    spec: ClusterSpec
-    key: str
 
 
 async def start_policy(
@@ -43,7 +35,7 @@ async def start_policy(
     or connect to a `cluster`. `base_name` is the name of the base model in saved adapters. Raises
     ConfigError where there are too few GPUs, PolicyError, EnvironmentMissing."""
     if cluster is not None:
-        return await TinkerPolicy.start(log, base_name, cluster.spec, cluster.key)
+        return await TinkerPolicy.start(log, base_name, cluster)
     backend = config.backend
     cards = await asyncio.to_thread(cards_of, backend)
     _refuse_too_few(backend, cards)

@@ -16,6 +16,7 @@ from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.home import HomeRequest
 from engine.protocol.requests.remote import ActOnHost, HostList, HostSpec
 from engine.protocol.requests.runs import StartEvaluation, StartRun
+from engine.remote.cluster_list import read_clusters
 from engine.remote.home_requests import HomeRequestService
 from engine.remote.mirror.record import read_record
 from engine.remote.server import Host
@@ -151,6 +152,14 @@ class HostService:
                 "host.needed",
                 f"Runs are active on {host.spec.name}.",
                 "Stop the runs or wait, then remove the server.",
+            )
+        used = [one.name for one in await asyncio.to_thread(read_clusters)
+                if one.host == host.spec.name]  # fmt: skip
+        if used:
+            raise Refused.of(
+                "host.needed",
+                f"The cluster {used[0]} is reached through {host.spec.name}.",
+                f"Remove {used[0]} from the clusters first.",
             )
         await host.close()
         del self._hosts[host.spec.name]

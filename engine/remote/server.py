@@ -33,6 +33,8 @@ MOST_HOME_REQUESTS = 256
 IDLE_S = 1.0
 """Minimum pause in seconds after an empty list of home requests that arrived immediately."""
 MOST_NOTICES = 20
+REACH_S, WAIT_S = 60.0, 0.1
+"""Maximum wait in seconds for the first connection, and the pause between two looks at it."""
 
 
 @dataclass
@@ -169,6 +171,43 @@ class Host:
             answer = HomeResponse(problem=error.problem)
         with contextlib.suppress(AtelierError):  # handed out again to whoever comes next
             await client.answer_home_request(request.id, answer)
+
+    # Clusters
+
+    async def reach(self, port: int) -> Path:
+        """Connect if necessary, and return a local socket that is forwarded to a port on the
+        server. Raises Refused, LaunchError."""
+        await self.connected()
+        return await self.tunnel.forward(port)
+
+    async def connected(self) -> EngineClient:
+        """Connect if necessary, and return the client of the remote engine. Waits without limit for
+        a connection that was lost, `REACH_S` for the first one. Raises Refused with the
+        connection's problem."""
+        tunnel = self.tunnel
+        if tunnel.state in ("away", "stopped"):
+            tunnel.connect()
+        end = time.monotonic() + (float("inf") if tunnel.reached else REACH_S)
+        while tunnel.state != "connected":
+            await asyncio.sleep(WAIT_S)
+            if tunnel.state in ("away", "stopped") or time.monotonic() > end:
+                why = tunnel.problem.message if tunnel.problem else "It did not answer in time."
+                raise Refused.of(
+                    "host.away",
+                    f"{self.spec.name} is not connected. {why}",
+                    f"Connect to it in Settings → Servers, or with `atelier hosts check "
+                    f"{self.spec.name}`.",
+                )
+        return tunnel.client
+
+    async def bring_model(self, name: str) -> None:
+        """Make a base model available on the server, as for a run. Raises Refused."""
+        try:
+            tunnel = self.tunnel
+            await ensure_model(tunnel.client, tunnel.shell, name, self._progress(name))
+        finally:
+            self.tunnel.tick = None
+            self.home.changed()
 
     # Runs that begin there
 

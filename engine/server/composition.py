@@ -10,7 +10,8 @@ from engine.rollout.gateway.gateway import Gateway
 from engine.server.event_stream import Broadcast
 from engine.server.services.arena import ArenaService
 from engine.server.services.child_processes import ChildProcesses
-from engine.server.services.clusters import ClusterService
+from engine.server.services.clusters.service import ClusterService
+from engine.server.services.clusters.skyrl import SkyrlService
 from engine.server.services.credentials import Credentials
 from engine.server.services.environments import EnvironmentService
 from engine.server.services.exports import ExportService
@@ -50,11 +51,21 @@ class Services:
         self.home_requests = HomeRequests()
         self.home_lease = HomeLease(self.home_requests)
         self.credentials = Credentials(self.home_requests)
-        resources = RunResources(
-            self.gateway, f"http://127.0.0.1:{port}/v1", self.credentials, children
+        self.hosts = HostService(
+            workspace,
+            self.library.projects,
+            self.library.all_runs,
+            self._mirrored,
+            self.credentials.keys,
         )
         active = ActiveRuns()
-        self.clusters = ClusterService(self.credentials.cluster_keys, active)
+        self.skyrl = SkyrlService()
+        keys = self.credentials.cluster_keys
+        self.clusters = ClusterService(keys, active, self.hosts, self.skyrl)
+        address = f"http://127.0.0.1:{port}/v1"
+        resources = RunResources(
+            self.gateway, address, self.credentials, children, self.clusters.access
+        )
         self.judges = JudgeService(self.credentials)
         self.arena = ArenaService(resources)
         self.tracking = TrackingService(self.library, active, self.home_lease)
@@ -68,15 +79,11 @@ class Services:
         self.exports = ExportService(self.lifecycle.opened)
         self.environments = EnvironmentService(active)
         self.scripts = ScriptRuns(workspace, self.library, self.lifecycle, resources)
-        self.hosts = HostService(
-            workspace,
-            self.library.projects,
-            self.library.all_runs,
-            self._mirrored,
-            self.credentials.keys,
-        )
         self.models = ModelService(self.library, self.hosts)
-        children.register(self.arena, self.exports, self.tracking, self.environments, self.models)
+        children.register(
+            *(self.arena, self.exports, self.tracking),
+            *(self.environments, self.models, self.skyrl),
+        )
 
     def touch(self) -> None:
         """Note a request now: the engine exits only when `IDLE_EXIT_S` seconds have passed since
@@ -87,7 +94,7 @@ class Services:
         """Whether there is no work, no listener and no request for `IDLE_EXIT_S` seconds."""
         works = (
             *(self.exports, self.tracking, self.environments),
-            *(self.hosts, self.sweeps, self.models, self.clusters),
+            *(self.hosts, self.sweeps, self.models, self.clusters, self.skyrl),
         )
         busy = self.lifecycle.active or any(work.busy for work in works)
         idle_s = time.monotonic() - self._used
@@ -98,6 +105,7 @@ class Services:
         self.queue.advance()
         await self.sweeps.open()
         await self.hosts.open()
+        await self.skyrl.open()
 
     async def close(self) -> None:
         """Stop all work; acknowledged data is stored, and runs can be resumed."""
@@ -114,6 +122,7 @@ class Services:
         await self.judges.close()
         await self.arena.close()
         await self.lifecycle.close_open_runs()
+        await self.skyrl.close()
         await self.run_table.close()
         self.broadcast.close()
         if self._cache:

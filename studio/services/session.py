@@ -188,15 +188,17 @@ class Session(QObject):
         self.tasks.run("project", self._open_project(path, place))
 
     async def _open_project(self, path: str, place: str) -> None:
-        self.show_project(await read_project(self.client, path))
-        for run in reversed(await self.client.runs(self.project.path, recent=True)):
-            self.runs.put(run)  # one may be newer than the last refresh
+        view = await read_project(self.client, path)
+        newest = await self.client.runs(view.path, recent=True)  # newer than the last refresh
+        self.show_project(view)
+        for run in reversed(newest):
+            self.runs.put(run)
         runs = self.runs.of(self.project.path)
         living = [run for run in runs if run.state in ACTIVE_STATES]
         trained = [run for run in runs if run.kind in TRAINING_KINDS]
         imported = [run for run in runs if run.kind == "imported"]
-        newest = next(iter([*living, *trained, *imported]), None)
-        self.select_run(newest.id if newest else "")
+        first = next(iter([*living, *trained, *imported]), None)
+        self.select_run(first.id if first else "")
         self.settings.remember_project(self.project.path)
         if place:
             self.place_wanted.emit("run" if living and place == "setup" else place)

@@ -13,12 +13,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from engine.integrations.skyrl.server import CLIENT, SkyrlPlan, skyrl_server
+from engine.integrations.skyrl.server import CLIENT, SkyrlPlan, free_port, skyrl_server
 from engine.models.registry import find_model
 from engine.protocol.events.run import PolicyLoaded, RunFailed, StepFinished
 from engine.protocol.events.sft import WarmupFinished
 from engine.protocol.problems import AtelierError
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
+from engine.protocol.requests.cluster_servers import SkyrlSettings
 from engine.protocol.requests.clusters import ClusterSpec
 from engine.protocol.requests.runs import Command
 from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine, until
@@ -36,10 +37,15 @@ def skyrl(real_cache: None, tmp_path: Path) -> Iterator[ClusterSpec]:
     """Cluster of a SkyRL server with the starter model."""
     loop = InLoop("skyrl")
     stack = contextlib.AsyncExitStack()
-    plan = SkyrlPlan(model=find_model(STARTER), state=tmp_path / "skyrl")
-    server = loop.do(stack.enter_async_context(skyrl_server(plan, tmp_path / "log")), 300)
+    plan = SkyrlPlan(
+        settings=SkyrlSettings(model=STARTER),
+        model=find_model(STARTER),
+        state=tmp_path / "skyrl",
+        port=free_port(),
+    )
+    loop.do(stack.enter_async_context(skyrl_server(plan, tmp_path / "log")), 300)
     try:
-        yield ClusterSpec(name="skyrl", address=server.address, client=CLIENT)
+        yield ClusterSpec(name="skyrl", address=plan.address, client=CLIENT)
     finally:
         loop.do(stack.aclose(), 60)
         loop.end()

@@ -8,20 +8,32 @@ import asyncio
 import getpass
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
+from engine.cli.commands.hosts import connected
 from engine.cli.engine_connection import engine_for
-from engine.cli.terminal import complain, say, say_json, table
+from engine.cli.terminal import Progress, complain, say, say_json, table
 from engine.client import EngineClient
-from engine.integrations.skyrl.server import CLIENT, SkyrlPlan, skyrl_server
-from engine.models.registry import find_model
 from engine.protocol.addresses import is_loopback
-from engine.protocol.problems import ConfigError, Problem
+from engine.protocol.problems import ConfigError, Refused
+from engine.protocol.requests.cluster_servers import LaunchRequest, StartCluster, skyrl_settings
 from engine.protocol.requests.clusters import KEY_VARIABLE, ClusterView, cluster_spec
 from engine.storage.project import load_config
+
+LOOK_S = 1.0
+OPTIONS = ("adapters", "most_rank", "sequences", "micro_batch", "gpus")
+"""Options of `serve` that are settings of the server."""
+STARTING = ("installing", "starting", "restarting")
+STATES = {
+    "off": "off",
+    "installing": "installing SkyRL",
+    "starting": "starting",
+    "running": "running",
+    "restarting": "starting again",
+    "failed": "failed",
+}
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -33,8 +45,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 async def _run(arguments: argparse.Namespace) -> int:
-    if arguments.action == "serve":
-        return await _serve(arguments)
     async with engine_for(arguments.workspace) as client:
         return await ACTIONS[arguments.action](client, arguments)
 
@@ -47,13 +57,13 @@ async def _list(client: EngineClient, arguments: argparse.Namespace) -> int:
     if not found.clusters:
         say("No clusters yet. Add one with `atelier clusters add NAME --address URL`.")
         return 0
-    rows = [(one.spec.name, one.spec.address, one.spec.client) for one in found.clusters]
-    say(table(("name", "address", "SDK"), rows))
+    rows = [(one.spec.name, one.spec.place, one.spec.client, _state(one)) for one in found.clusters]
+    say(table(("name", "place", "SDK", "state"), rows))
     return 0
 
 
 async def _add(client: EngineClient, arguments: argparse.Namespace) -> int:
-    spec = cluster_spec(arguments.name, arguments.address, arguments.client)
+    spec = cluster_spec(arguments.name, arguments.address, arguments.client, arguments.through)
     await client.put_cluster(spec)
     say(f"{spec.name} was added. Test the connection: `atelier clusters check {spec.name}`.")
     return 0
@@ -77,30 +87,109 @@ async def _remove(client: EngineClient, arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _serve(arguments: argparse.Namespace) -> int:
-    """Run SkyRL's server until Ctrl C. Its state is kept, so the next start continues."""
-    state = Path(platformdirs.user_data_dir("atelier")) / "skyrl" / arguments.name
-    cluster_spec(arguments.name, "http://127.0.0.1")  # the name, before anything is started
-    model = await asyncio.to_thread(find_model, arguments.model)
-    plan = SkyrlPlan(model=model, state=state, port=arguments.port)
-    state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    say(f"Starting SkyRL's server with {arguments.model}. Its log: {state / 'log'}")
-    async with skyrl_server(plan, state / "log") as server:
-        spec = cluster_spec(arguments.name, server.address, CLIENT)
-        async with engine_for(arguments.workspace) as client:
-            await client.put_cluster(spec)
-        say(
-            f"{spec.name} is ready at {server.address}. Train on it: `atelier train PROJECT "
-            f"--cluster {spec.name}`. Ctrl C ends it; checkpoints stay."
+async def _serve(client: EngineClient, arguments: argparse.Namespace) -> int:
+    """Start SkyRL's server in the background with new settings, and wait until it is ready."""
+    given = {name: getattr(arguments, name) for name in OPTIONS}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    settings = skyrl_settings(arguments.model, **chosen)
+    return await _begin(client, arguments, StartCluster(host=arguments.on, settings=settings))
+
+
+async def _start(client: EngineClient, arguments: argparse.Namespace) -> int:
+    """Start SkyRL's server of a listed cluster again."""
+    spec = (await _view(client, arguments.name)).spec
+    if spec.skyrl is None:
+        raise Refused.of(
+            "cluster.not_ours",
+            f"{spec.name} was not started by Atelier.",
+            "Start it where it was started, or use `atelier clusters serve`.",
         )
-        await server.ended()
-    complain(
-        Problem(code="cluster.ended", message="SkyRL's server has ended.", hint="See its log.")
+    return await _begin(client, arguments, StartCluster(host=spec.host, settings=spec.skyrl))
+
+
+async def _begin(client: EngineClient, arguments: argparse.Namespace, request: StartCluster) -> int:
+    name, where = arguments.name, request.host or "this machine"
+    cluster_spec(name, "http://127.0.0.1")  # the name, before anything is started
+    if request.host:
+        await connected(client, request.host)
+    progress, start_s = Progress(), time.monotonic()
+    progress.show(f"{name}: uploading {request.settings.model} if {where} lacks it")
+    view = await client.start_cluster(name, request)
+    while (server := view.server) is None or server.state in STARTING:
+        words = STATES[server.state] if server else "not connected"
+        progress.show(f"{name}: {words} · {time.monotonic() - start_s:.0f} s")
+        await asyncio.sleep(LOOK_S)
+        view = await _view(client, name)
+    progress.clear()
+    if arguments.json:
+        say_json(view)
+    elif server.state == "running":
+        say(
+            f"{name} runs on {where}. Train on it: `atelier train PROJECT --cluster {name}`; "
+            f"stop it: `atelier clusters stop {name}`."
+        )
+        say(f"Its log: {server.log}")
+    elif server.problem:
+        complain(server.problem)
+    return int(server.state != "running")
+
+
+async def _stop(client: EngineClient, arguments: argparse.Namespace) -> int:
+    view = await _view(client, arguments.name)
+    if view.spec.host:
+        await connected(client, view.spec.host)
+    await client.stop_cluster(arguments.name)
+    say(f"{arguments.name} was stopped. Its checkpoints are kept.")
+    return 0
+
+
+async def _commands(client: EngineClient, arguments: argparse.Namespace) -> int:
+    """Print the commands that start SkyRL by hand."""
+    request = LaunchRequest(
+        settings=skyrl_settings(arguments.model), nodes=arguments.nodes, port=arguments.port
     )
-    return 1
+    found = await client.launch_commands(request)
+    if arguments.json:
+        say_json(found)
+        return 0
+    for one in found.commands:
+        say(f"# {one.title}")
+        say(f"{one.command}\n")
+    return 0
 
 
-ACTIONS = {"list": _list, "add": _add, "check": _check, "remove": _remove}
+async def _view(client: EngineClient, name: str) -> ClusterView:
+    """Cluster in the list. Raises Refused if there is none of this name."""
+    clusters = (await client.clusters()).clusters
+    if view := next((one for one in clusters if one.spec.name == name), None):
+        return view
+    raise Refused.of(
+        "cluster.unknown",
+        f"There is no cluster called {name}.",
+        "`atelier clusters list` shows all.",
+    )
+
+
+ACTIONS = {
+    "list": _list,
+    "add": _add,
+    "check": _check,
+    "remove": _remove,
+    "serve": _serve,
+    "start": _start,
+    "stop": _stop,
+    "commands": _commands,
+}
+
+
+def _state(view: ClusterView) -> str:
+    """State of a server that Atelier runs; empty for others."""
+    if view.spec.skyrl is None:
+        return ""
+    if view.server is None:
+        return f"{view.spec.host} is not connected"
+    words = STATES[view.server.state]
+    return f"{words}: {view.server.problem.message}" if view.server.problem else words
 
 
 def _report(view: ClusterView) -> str:

@@ -4,17 +4,21 @@ import asyncio
 import contextlib
 import json
 import os
+import signal
 import socket
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import platformdirs
 
 from engine.environments import python_of
+from engine.hardware.doctor import card_lacks
+from engine.hardware.gpus import read_gpus
 from engine.protocol.base import Value
 from engine.protocol.problems import PolicyError, Problem
+from engine.protocol.requests.cluster_servers import SkyrlSettings
 from engine.protocol.requests.clusters import ClusterClient
 from engine.runtime.child import descendants, end_processes
 from engine.runtime.variables import allowed_environment
@@ -27,96 +31,95 @@ LOG_CHARS = 4000
 
 
 class SkyrlPlan(Value):
-    """Settings of a server."""
+    """Start of a server."""
 
+    settings: SkyrlSettings
     model: Path
     """Folder of the base model."""
     state: Path
     """Folder for its database and checkpoints; a server that is started again continues there."""
-    port: int = 0
-    """Port on 127.0.0.1; 0 chooses a free one."""
-    adapters: int = 4
-    """Adapters in memory, one of them the untrained model."""
-    most_rank: int = 32
-    sequences: int = 16
-    """Maximum number of sequences that are sampled together."""
-    micro_batch: int = 8
-    """Sequences per forward and backward pass."""
+    port: int
+    """Port on 127.0.0.1."""
+    environment: Literal["skyrl-cpu", "skyrl-gpu"] = "skyrl-cpu"
+
+    @property
+    def address(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def options(self) -> list[str]:
+        """Command-line options of SkyRL's server."""
+        options = {
+            "--base-model": self.model,
+            "--backend": "jax",
+            "--backend-config": json.dumps(backend_settings(self.settings)),
+            "--checkpoints-base": self.state / "checkpoints",
+            "--database-url": f"sqlite:///{self.state / 'server.db'}",
+            "--port": self.port,
+        }
+        return [str(word) for pair in options.items() for word in pair]
 
 
-@dataclass(frozen=True)
-class SkyrlServer:
-    """Running server."""
+def backend_settings(settings: SkyrlSettings) -> dict[str, int]:
+    """Settings of SkyRL's JAX backend."""
+    return {
+        "tensor_parallel_size": settings.gpus,
+        "max_lora_adapters": settings.adapters,
+        "max_lora_rank": settings.most_rank,
+        "sample_max_num_sequences": settings.sequences,
+        "train_micro_batch_size": settings.micro_batch,
+    }
 
-    address: str
-    process: asyncio.subprocess.Process
 
-    async def ended(self) -> None:
-        """Wait until the server has ended."""
-        await self.process.wait()
+def environment_here() -> Literal["skyrl-cpu", "skyrl-gpu"]:
+    """Environment for this machine: with CUDA if it can be used."""
+    return "skyrl-cpu" if card_lacks(read_gpus()) else "skyrl-gpu"
 
 
 @contextlib.asynccontextmanager
-async def skyrl_server(plan: SkyrlPlan, log: Path) -> AsyncIterator[SkyrlServer]:
-    """Context manager that starts a server and yields it when it answers; it ends with the block.
-    Output goes to the end of file `log`. Raises PolicyError, EnvironmentMissing."""
-    python = await asyncio.to_thread(python_of, "skyrl-cpu")
+async def skyrl_server(
+    plan: SkyrlPlan, log: Path, on_start: Callable[[int], None] = lambda pid: None
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Context manager that starts a server and yields its process when it answers; it ends with the
+    block. Output goes to the end of file `log`; `on_start` receives the PID at once. Raises
+    PolicyError, EnvironmentMissing."""
+    python = await asyncio.to_thread(python_of, plan.environment)
     plan.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    port = plan.port or _free_port()
     life_read, life_write = os.pipe()
     try:
         with log.open("ab") as output:
             process = await asyncio.create_subprocess_exec(
-                *_command(python, plan, port, life_read),
+                *(str(python), str(LAUNCH), str(life_read), *plan.options),
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
                 cwd=plan.state,
-                env=_environment(),
+                env=_environment(plan.environment),
                 pass_fds=(life_read,),
                 start_new_session=True,
             )
     finally:
         os.close(life_read)
-    address = f"http://127.0.0.1:{port}"
     try:
-        await _ready(address, process, log)
-        yield SkyrlServer(address, process)
+        on_start(process.pid)
+        await _ready(plan.address, process, log)
+        yield process
     finally:
         family = descendants(process.pid)
         os.close(life_write)
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
+        with contextlib.suppress(ProcessLookupError):  # the group has what an ended server left
+            os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
         await asyncio.to_thread(end_processes, family)
 
 
-def _command(python: Path, plan: SkyrlPlan, port: int, life: int) -> list[str]:
-    backend = {
-        "max_lora_adapters": plan.adapters,
-        "max_lora_rank": plan.most_rank,
-        "sample_max_num_sequences": plan.sequences,
-        "train_micro_batch_size": plan.micro_batch,
-    }
-    options = {
-        "--base-model": plan.model,
-        "--backend": "jax",
-        "--backend-config": json.dumps(backend),
-        "--checkpoints-base": plan.state / "checkpoints",
-        "--database-url": f"sqlite:///{plan.state / 'server.db'}",
-        "--port": port,
-    }
-    words = (str(word) for pair in options.items() for word in pair)
-    return [str(python), str(LAUNCH), str(life), *words]
-
-
-def _environment() -> dict[str, str]:
+def _environment(name: str) -> dict[str, str]:
     """Variables of the server: nothing of the user's but what programs need; compiled kernels are
     kept in the user's cache."""
     kernels = Path(platformdirs.user_cache_dir("atelier")) / "jax"
     return allowed_environment(
         {
-            "JAX_PLATFORMS": "cpu",
+            "JAX_PLATFORMS": "cuda" if name == "skyrl-gpu" else "cpu",
             "JAX_COMPILATION_CACHE_DIR": str(kernels),
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
@@ -150,8 +153,11 @@ def _not_started(why: str, log: Path) -> Problem:
     )
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+def free_port(wanted: int = 0) -> int:
+    """Port on 127.0.0.1 without a listener: the wanted one if it has none, else another."""
+    for port in (wanted, 0):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            found: int = probe.getsockname()[1]
+            return found
+    raise AssertionError("the system gives a free port to whoever asks for any")

@@ -4,19 +4,19 @@ import tempfile
 import time
 from pathlib import Path
 
-from engine.policy.tinker.cluster import Cluster
+from engine.policy.tinker.cluster import Cluster, ClusterAccess
 from engine.protocol.problems import PolicyError
-from engine.protocol.requests.clusters import ClusterReport, ClusterSpec
+from engine.protocol.requests.clusters import ClusterReport
 from engine.runtime.child import ChildDied
 
 
-async def check_cluster(spec: ClusterSpec, key: str) -> ClusterReport:
+async def check_cluster(access: ClusterAccess) -> ClusterReport:
     """Connect to a cluster and list its models. Raises PolicyError with the reason (no answer,
     refused key, another protocol version), EnvironmentMissing if the SDK cannot be installed."""
     start_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="atelier-") as scratch:
         try:
-            cluster = await Cluster.connect(spec, key, Path(scratch) / "log")
+            cluster = await Cluster.connect(access, Path(scratch) / "log")
         except ChildDied as died:
             raise PolicyError(died.problem) from died
         await cluster.close()

@@ -23,6 +23,7 @@ from engine.policy.tinker.sdk import (
     NO_KEY,
     ClientConnectionPoolType,
     announce_models,
+    connect_through,
     httpx,
     problem_of,
     refuse_redirects,
@@ -84,6 +85,8 @@ class Client:
     async def _op_connect(self, message: dict[str, Any]) -> dict[str, Any]:
         """Open a session; returns the models of the cluster."""
         self._address, self._key = message["address"], message["key"]
+        if message["socket"]:
+            connect_through(message["socket"], self._address)
         await self._op_health(message)  # the SDK would try for a minute
         self._service = service = await asyncio.to_thread(
             tinker.ServiceClient,

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import psutil
 from pydantic import ValidationError
@@ -31,6 +31,17 @@ RESTARTED = ("cluster.unreachable",)
 """Codes of problems after which the run resumes from its last checkpoint."""
 
 
+class ClusterAccess(NamedTuple):
+    """Cluster that samples and trains, and the way to it."""
+
+    spec: ClusterSpec
+    key: str = ""
+    """API key; empty for none."""
+    socket: Path | None = None
+    """Local Unix socket that is forwarded to the cluster's address; None for a direct
+    connection."""
+
+
 class Completion(Value):
     tokens: list[int]
     logprobs: list[float]
@@ -51,14 +62,18 @@ class Cluster:
         """Id of the model in training; empty before `create` or `resume`."""
 
     @classmethod
-    async def connect(cls, spec: ClusterSpec, key: str, log: Path) -> Self:
+    async def connect(cls, access: ClusterAccess, log: Path) -> Self:
         """Start the client process and open a session. Raises also EnvironmentMissing."""
+        spec = access.spec
         python = await asyncio.to_thread(python_of, spec.client)
         argv = [str(python), "-P", str(ISOLATED), "engine.policy.tinker.client"]
         child = await Child.spawn("cluster", argv, cwd=ROOT, log=log)
         cluster = cls(child, spec)
         try:
-            found = await cluster._ask("connect", CONNECT_S, address=spec.address, key=key)
+            socket = str(access.socket or "")
+            found = await cluster._ask(
+                "connect", CONNECT_S, address=spec.address, key=access.key, socket=socket
+            )
         except BaseException:
             await asyncio.shield(child.close())
             raise
@@ -174,11 +189,11 @@ class Cluster:
             if part["model_id"] != self.model_id:
                 self.model_id = part["model_id"]
                 await asyncio.to_thread(
-                    open_models.opened, self.spec.address, self.model_id, self._process
+                    open_models.opened, self.spec.place, self.model_id, self._process
                 )
 
     async def _forget(self, model_id: str) -> None:
-        await asyncio.to_thread(open_models.closed, self.spec.address, model_id)
+        await asyncio.to_thread(open_models.closed, self.spec.place, model_id)
 
     async def _ask(self, op: str, deadline_s: float, **fields: Any) -> dict[str, Any]:
         return await self._answer(op, deadline_s, self._child.ask(op, **fields))

@@ -19,7 +19,8 @@ from engine.runtime.locks import take_lock
 
 
 class OpenModel(Value):
-    address: str
+    place: str
+    """Place of the cluster (`ClusterSpec.place`)."""
     model_id: str
     pid: int
     """Client process that opened it."""
@@ -35,26 +36,24 @@ class OpenModel(Value):
             return True
 
 
-def opened(address: str, model_id: str, client: psutil.Process) -> None:
+def opened(place: str, model_id: str, client: psutil.Process) -> None:
     """Record a model of a client process."""
     with _list() as models:
         models.append(
-            OpenModel(
-                address=address, model_id=model_id, pid=client.pid, started=client.create_time()
-            )
+            OpenModel(place=place, model_id=model_id, pid=client.pid, started=client.create_time())
         )
 
 
-def closed(address: str, model_id: str) -> None:
+def closed(place: str, model_id: str) -> None:
     """Forget a model that was unloaded."""
     with _list() as models:
-        models[:] = [one for one in models if (one.address, one.model_id) != (address, model_id)]
+        models[:] = [one for one in models if (one.place, one.model_id) != (place, model_id)]
 
 
-def left_at(address: str) -> list[str]:
+def left_at(place: str) -> list[str]:
     """Ids of the models at a cluster whose client processes have ended."""
     with _list() as models:
-        return [one.model_id for one in models if one.address == address and one.left]
+        return [one.model_id for one in models if one.place == place and one.left]
 
 
 def list_file() -> Path:

@@ -24,7 +24,7 @@ from engine.policy.tinker import open_models
 from engine.policy.tinker.adam import ZEROING, AdamCounter
 from engine.policy.tinker.adapter_files import complete_config
 from engine.policy.tinker.calibration import calibrate, grad_norm, moved_above
-from engine.policy.tinker.cluster import Cluster
+from engine.policy.tinker.cluster import Cluster, ClusterAccess
 from engine.policy.tinker.refusals import (
     no_grammars,
     no_value_head,
@@ -37,7 +37,6 @@ from engine.policy.tinker.refusals import (
 from engine.policy.worker import VARIABLES, TorchPolicy
 from engine.protocol.problems import PolicyError, RolloutError
 from engine.protocol.records.clusters import ClusterProfile
-from engine.protocol.requests.clusters import ClusterSpec
 from engine.runtime.child import Child
 from engine.runtime.paths import ROOT
 from engine.runtime.timeouts import Outages
@@ -82,13 +81,12 @@ class TinkerPolicy:
         self.on_restart: base.OnRestart | None = None
 
     @classmethod
-    async def start(cls, log: Path, base_name: str, spec: ClusterSpec, key: str) -> "TinkerPolicy":
-        """Connect to the cluster `spec` with its API key (empty: none), and unload models that
-        ended clients of this machine have left there. Raises ChildDied, PolicyError,
-        EnvironmentMissing."""
-        cluster = await Cluster.connect(spec, key, log)
+    async def start(cls, log: Path, base_name: str, access: ClusterAccess) -> "TinkerPolicy":
+        """Connect to a cluster, and unload models that ended clients of this machine have left
+        there. Raises ChildDied, PolicyError, EnvironmentMissing."""
+        cluster = await Cluster.connect(access, log)
         try:
-            for model_id in await asyncio.to_thread(open_models.left_at, spec.address):
+            for model_id in await asyncio.to_thread(open_models.left_at, access.spec.place):
                 await cluster.unload(model_id)
             losses = await _start_losses(log)
         except BaseException:
@@ -255,7 +253,7 @@ class TinkerPolicy:
         (folder / "trainer").mkdir()
         state = {
             "cluster": self._cluster.spec.name,
-            "address": self._cluster.spec.address,
+            "place": self._cluster.spec.place,
             "model": self._measured.model,
             "path": path,
             "adam": self._adam.model_dump(),
@@ -278,7 +276,7 @@ class TinkerPolicy:
         if not file.exists():
             raise not_there("it was not saved on a cluster")
         state = json.loads(file.read_text())
-        if state["address"] != self._cluster.spec.address:
+        if state["place"] != self._cluster.spec.place:
             raise not_there(f"it was saved on the cluster {state['cluster']}")
         await self._cluster.resume(state["model"], state["path"])
         self._adam = AdamCounter.model_validate(state["adam"])

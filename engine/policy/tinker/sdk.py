@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from engine.protocol.problems import PolicyError
 
@@ -17,6 +18,7 @@ os.environ |= VARIABLES
 
 import httpx  # noqa: E402
 import tinker  # noqa: E402
+from httpcore._backends.auto import AutoBackend  # noqa: E402
 from tinker import types  # noqa: E402
 from tinker.lib.client_connection_pool_type import ClientConnectionPoolType  # noqa: E402
 from tinker.lib.internal_client_holder import InternalClientHolder  # noqa: E402
@@ -89,6 +91,23 @@ def refuse_redirects() -> None:
 
     InternalClientHolder._fetch_client_config = without_pyqwest  # type: ignore[method-assign]
     httpx.Response.has_redirect_location = property(lambda response: False)  # type: ignore[assignment, method-assign]
+
+
+def connect_through(socket: str, address: str) -> None:
+    """Lead every connection of this process to the host and port of `address` through a local Unix
+    socket, the end of an SSH tunnel."""
+    there = urlsplit(address)
+    own = (there.hostname, there.port or {"http": 80, "https": 443}[there.scheme])
+    connect_tcp = AutoBackend.connect_tcp
+
+    async def connect(
+        backend: Any, host: str, port: int, timeout: float | None = None, **options: Any
+    ) -> Any:
+        if (host, port) == own:
+            return await backend.connect_unix_socket(socket, timeout=timeout)
+        return await connect_tcp(backend, host, port, timeout=timeout, **options)
+
+    AutoBackend.connect_tcp = connect  # type: ignore[method-assign, assignment]
 
 
 def announce_models(announce: Callable[[str], None]) -> None:

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from engine.protocol.base import Request, Value
-from engine.protocol.problems import Problem
+from engine.protocol.problems import ConfigError, Problem
 
 ServerState = Literal["off", "installing", "starting", "running", "restarting", "failed"]
 """`installing`: its environment is installed first. `restarting`: it has ended by itself and is
@@ -27,6 +27,20 @@ class SkyrlSettings(Value):
     """Sequences per forward and backward pass."""
     gpus: int = Field(default=1, ge=1, le=64)
     """GPUs that share each weight matrix (tensor parallelism); no effect without a GPU."""
+
+
+def skyrl_settings(model: str, **values: int) -> SkyrlSettings:
+    """Settings as a person typed them. Raises ConfigError with a sentence about the first invalid
+    one, which it names in `where`."""
+    try:
+        return SkyrlSettings.model_validate({"model": model, **values})
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        field = str(first["loc"][0])
+        message = first["msg"][0].lower() + first["msg"][1:]
+        raise ConfigError.of(
+            "cluster.invalid", f"{field.replace('_', ' ')}: {message}.", where=field
+        ) from None
 
 
 class SkyrlServer(Value):

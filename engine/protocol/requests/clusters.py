@@ -35,7 +35,10 @@ class ClusterSpec(Value):
 
     @property
     def place(self) -> str:
-        """Address, and the server it is reached through."""
+        """What tells this cluster from others: address, and the server it is reached through; for
+        one that Atelier starts, whose port may change, its name and machine."""
+        if self.skyrl is not None:
+            return f"{self.name} on {self.host or 'this machine'}"
         return f"{self.address} on {self.host}" if self.host else self.address
 
 

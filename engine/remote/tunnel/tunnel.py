@@ -78,6 +78,8 @@ class Tunnel:
         self.retry_at = 0.0
         self._client: EngineClient | None = None
         self._shell: Shell | None = None
+        self._ports: set[int] = set()
+        """Further ports on the server that are forwarded while connected."""
         self.job = ""
         """Requested job that is not carried out yet."""
         self._hurry = asyncio.Event()
@@ -108,6 +110,12 @@ class Tunnel:
     @property
     def _installed(self) -> bool:
         return self.report is not None and any(one.current for one in self.report.engines)
+
+    async def forward(self, port: int) -> Path:
+        """Return a local private socket that is forwarded to a port on the server, and again after
+        every reconnection. Raises Refused while not connected, LaunchError."""
+        self._ports.add(port)
+        return await self.shell.forward(port)
 
     def connect(self) -> None:
         """Begin to connect and stay connected, reconnecting after failures; a pending retry happens
@@ -204,6 +212,8 @@ class Tunnel:
         socket = await shell.forward(reached.port)
         async with EngineClient(reached.port, reached.token, socket=socket) as client:
             await self._greet(client, reached, socket)
+            for port in self._ports:
+                await shell.forward(port)
             self._client, self._shell, self.reached = client, shell, reached
             self.failures, self.tick = 0, None
             self._say("connected", None)

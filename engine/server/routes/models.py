@@ -11,7 +11,7 @@ from engine.rollout.rendering.facts import model_checks
 from engine.rollout.sandbox.machine import agent_checks
 from engine.server.bodies import Routes, body_of, json_list, json_of, project_of, text_of, values_of
 from engine.server.composition import Services
-from engine.server.services.clusters import cluster_checks
+from engine.server.services.clusters.checks import cluster_checks
 from engine.storage.project import load_config
 
 MOST_WORDS = 400

@@ -2,15 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from engine.integrations.scripts.session import ScriptSession
 from engine.models.registry import model_of
 from engine.policy.base import Policy
-from engine.policy.start import ClusterAccess, start_policy, without_sampler
+from engine.policy.start import start_policy, without_sampler
+from engine.policy.tinker.cluster import ClusterAccess
 from engine.protocol.config.project import ProjectConfig
-from engine.remote.cluster_list import find_cluster
 from engine.rollout.gateway.gateway import Gateway
 from engine.rollout.images import images_of_run
 from engine.rollout.rendering.chat import ChatFormat, open_chat
@@ -33,6 +33,8 @@ class RunResources:
     """Address of the gateway, for agents."""
     credentials: Credentials
     children: ChildProcesses
+    cluster_access: Callable[[ProjectConfig], Awaitable[ClusterAccess | None]]
+    """Gives access to the cluster that settings name."""
     script_sessions: dict[str, ScriptSession] = field(default_factory=dict)
     """Sessions of the external scripts that train, by run id."""
 
@@ -53,16 +55,6 @@ async def workers(run: Run, resources: RunResources) -> AsyncIterator[tuple[Poli
                 yield policy, Stage(run.config, chat, policy, *where, judge, images=images)
 
 
-async def cluster_access(config: ProjectConfig, credentials: Credentials) -> ClusterAccess | None:
-    """Access to the cluster of the settings; None if they name none. Raises Refused if it is not in
-    the list, ConfigError for an address that is not encrypted."""
-    name = config.backend.cluster
-    if not name:
-        return None
-    spec = await asyncio.to_thread(find_cluster, name)
-    return ClusterAccess(spec, credentials.cluster_keys.get(name, ""))
-
-
 @contextlib.asynccontextmanager
 async def policy_of(
     run: Run, resources: RunResources, sampling: bool = True
@@ -73,7 +65,7 @@ async def policy_of(
     config = run.config if sampling else without_sampler(run.config)
     try:
         async with open_chat(model, config.model) as chat:
-            cluster = await cluster_access(config, resources.credentials)
+            cluster = await resources.cluster_access(config)
             policy = await start_policy(config, model, run.log_file, config.model.name, cluster)
             policy.on_restart = run.sampler_restarted
             try:

@@ -15,6 +15,7 @@ from engine.policy import base
 from engine.policy.tinker import cluster as cluster_module
 from engine.policy.tinker import open_models
 from engine.policy.tinker.check import check_cluster
+from engine.policy.tinker.cluster import ClusterAccess
 from engine.policy.tinker.policy import TinkerPolicy
 from engine.protocol.config.project import ModelConfig
 from engine.protocol.problems import AtelierError, PolicyError
@@ -52,7 +53,7 @@ def spec_of(server: TinkerServer) -> ClusterSpec:
 @contextlib.asynccontextmanager
 async def policy_at(server: TinkerServer, model: Path) -> AsyncIterator[TinkerPolicy]:
     log = model.parent / "log"
-    policy = await TinkerPolicy.start(log, MODEL, spec_of(server), server.key)
+    policy = await TinkerPolicy.start(log, MODEL, ClusterAccess(spec_of(server), server.key))
     try:
         yield policy
     finally:
@@ -235,7 +236,9 @@ def test_checkpoint_continues_exactly(model: Path, tmp_path: Path) -> None:
 
 def test_model_of_a_killed_client_is_unloaded(model: Path) -> None:
     async def killed(server: TinkerServer) -> None:
-        policy = await TinkerPolicy.start(model.parent / "log", MODEL, spec_of(server), "")
+        policy = await TinkerPolicy.start(
+            model.parent / "log", MODEL, ClusterAccess(spec_of(server))
+        )
         await load(policy, model)
         os.kill(policy._cluster.pid, signal.SIGKILL)
         await policy.close()

@@ -1,7 +1,6 @@
 """A real SkyRL server on the CPU: gradients that arrive there are those of our trainer."""
 
 import asyncio
-import json
 import math
 import random
 from collections.abc import Iterator
@@ -13,13 +12,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from engine.integrations.skyrl.server import CLIENT, SkyrlPlan, skyrl_server
+from engine.integrations.skyrl.server import CLIENT, SkyrlPlan, free_port, skyrl_server
 from engine.policy import base
+from engine.policy.tinker.cluster import ClusterAccess
 from engine.policy.tinker.policy import TinkerPolicy
 from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.training.trainer import forward_backward
 from engine.protocol.config.algorithm import Algorithm, Cispo, Clipped, Gspo, SequenceMask
 from engine.protocol.config.project import ModelConfig
+from engine.protocol.requests.cluster_servers import SkyrlSettings
 from engine.protocol.requests.clusters import ClusterSpec
 from engine.runtime.child import ChildDied, descendants
 from tests.support.tiny_model import make_tiny_model
@@ -63,6 +64,11 @@ def batch_of(method: str, scores: list[list[float]]) -> base.TrainBatch:
     )
 
 
+def plan_of(model: Path, state: Path) -> SkyrlPlan:
+    settings = SkyrlSettings(model="tiny", sequences=4)
+    return SkyrlPlan(settings=settings, model=model, state=state, port=free_port())
+
+
 def item_of(index: int) -> base.TrainItem:
     chance = random.Random(index)
     prompt, more = [1, 40, 41, 42, 43], 4 + 3 * index
@@ -84,11 +90,11 @@ def test_gradients_are_those_of_our_trainer(model: Path, tmp_path: Path) -> None
     −g / (|g| + 1) to each weight."""
 
     async def work() -> dict[str, float]:
-        plan = SkyrlPlan(model=model, state=tmp_path / "state", sequences=4)
+        plan = plan_of(model, tmp_path / "state")
         log = tmp_path / "log"
-        async with skyrl_server(plan, log) as server:
-            spec = ClusterSpec(name="box", address=server.address, client=CLIENT)
-            policy = await TinkerPolicy.start(log, "tiny", spec, "")
+        async with skyrl_server(plan, log):
+            spec = ClusterSpec(name="box", address=plan.address, client=CLIENT)
+            policy = await TinkerPolicy.start(log, "tiny", ClusterAccess(spec))
             try:
                 return await compared(policy, model, tmp_path)
             finally:
@@ -171,7 +177,7 @@ def test_state_survives_a_killed_server(model: Path, tmp_path: Path) -> None:
     items = [item_of(index) for index in range(6)]
     batch = base.TrainBatch(items=items, objective="supervised", normaliser=60)
     folder, log = tmp_path / "checkpoint", tmp_path / "log"
-    plan = SkyrlPlan(model=model, state=tmp_path / "state", sequences=4)
+    plan = plan_of(model, tmp_path / "state")
     shape = ModelConfig(name=str(model), rank=RANK, alpha=32, dtype="float32", max_context=64)
     spec = base.PolicySpec(model_path=str(model), model=shape, seed=1, batch_tokens=512)
 
@@ -182,8 +188,8 @@ def test_state_survives_a_killed_server(model: Path, tmp_path: Path) -> None:
 
     async def begin() -> list[list[float]]:
         async with skyrl_server(plan, log) as server:
-            cluster = ClusterSpec(name="box", address=server.address, client=CLIENT)
-            policy = await TinkerPolicy.start(log, "tiny", cluster, "")
+            cluster = ClusterSpec(name="box", address=plan.address, client=CLIENT)
+            policy = await TinkerPolicy.start(log, "tiny", ClusterAccess(cluster))
             try:
                 await policy.load(spec)
                 await policy.publish(0)
@@ -192,10 +198,7 @@ def test_state_survives_a_killed_server(model: Path, tmp_path: Path) -> None:
                 folder.mkdir()
                 await policy.save(folder)
                 went_on = await one_more(policy)
-                for process in [
-                    psutil.Process(server.process.pid),
-                    *descendants(server.process.pid),
-                ]:
+                for process in [psutil.Process(server.pid), *descendants(server.pid)]:
                     process.kill()
                 with pytest.raises(ChildDied):
                     await one_more(policy)
@@ -203,11 +206,10 @@ def test_state_survives_a_killed_server(model: Path, tmp_path: Path) -> None:
             finally:
                 await policy.close()
 
-    async def go_on(address: str) -> list[list[float]]:
-        port = int(address.rpartition(":")[2])
-        async with skyrl_server(plan.model_copy(update={"port": port}), log) as server:
-            cluster = ClusterSpec(name="box", address=server.address, client=CLIENT)
-            policy = await TinkerPolicy.start(log, "tiny", cluster, "")
+    async def go_on() -> list[list[float]]:
+        async with skyrl_server(plan, log):
+            cluster = ClusterSpec(name="box", address=plan.address, client=CLIENT)
+            policy = await TinkerPolicy.start(log, "tiny", ClusterAccess(cluster))
             try:
                 await policy.load(spec)
                 await policy.restore(folder)
@@ -217,5 +219,4 @@ def test_state_survives_a_killed_server(model: Path, tmp_path: Path) -> None:
                 await policy.close()
 
     expected = asyncio.run(begin())
-    state = json.loads((folder / "trainer" / "cluster.json").read_text())
-    assert asyncio.run(go_on(state["address"])) == expected
+    assert asyncio.run(go_on()) == expected

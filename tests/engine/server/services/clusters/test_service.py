@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.policy.tinker.cluster import ClusterAccess
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.events.run import PolicyLoaded
 from engine.protocol.problems import ConfigError, PolicyError, Refused
@@ -17,7 +18,10 @@ from engine.protocol.requests.clusters import (
     ClusterSpec,
     ClusterView,
 )
-from engine.server.services.clusters import ClusterService, cluster_checks
+from engine.remote.registry import HostService
+from engine.server.services.clusters.checks import cluster_checks
+from engine.server.services.clusters.service import ClusterService
+from engine.server.services.clusters.skyrl import SkyrlService
 from engine.server.services.runs.work import ActiveRuns
 from engine.server.services.summaries import summarise
 from engine.storage.run_folder.run import Run, read_spec
@@ -40,7 +44,8 @@ class Cluster:
         self.begun, self.answers = asyncio.Event(), asyncio.Event()
         self.answers.set()
 
-    async def check(self, spec: ClusterSpec, key: str) -> ClusterReport:
+    async def check(self, access: ClusterAccess) -> ClusterReport:
+        spec, key, _ = access
         self.asked.append((spec, key))
         self.begun.set()
         await self.answers.wait()
@@ -50,7 +55,8 @@ class Cluster:
 
 
 async def _service(cluster: Cluster, keys: dict[str, str]) -> ClusterService:
-    service = ClusterService(keys, ActiveRuns(), cluster.check)
+    hosts = HostService(Path("/nowhere"), list, list, lambda run, tick: None, {})
+    service = ClusterService(keys, ActiveRuns(), hosts, SkyrlService(), cluster.check)
     await service.put(HOSTED)
     return service
 

@@ -1,0 +1,199 @@
+"""SkyRL's server on this machine: started, watched and started again until it is stopped."""
+
+import asyncio
+import contextlib
+import os
+import shlex
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+from pydantic import ValidationError
+
+from engine.environments import installed_python
+from engine.integrations.skyrl.server import (
+    LOG_CHARS,
+    SkyrlPlan,
+    environment_here,
+    free_port,
+    skyrl_server,
+)
+from engine.models.registry import find_model
+from engine.protocol.problems import AtelierError, Problem, Refused
+from engine.protocol.requests.cluster_servers import SkyrlServer, StartSkyrl
+from engine.runtime.closing import cancel
+from engine.runtime.files import PRIVATE_MODE, replace_file
+from engine.runtime.locks import Busy, released, take_lock
+
+RESTART_S = (1.0, 5.0, 30.0)
+"""Pauses in seconds before the server is started again after it has ended by itself."""
+STEADY_S = 600.0
+"""Seconds after which a running server counts as steady: earlier ends are forgotten."""
+
+
+def skyrl_folder() -> Path:
+    """Folder of the user with the state of the servers."""
+    return Path(platformdirs.user_data_dir("atelier")) / "skyrl"
+
+
+class SkyrlService:
+    """The server of this machine, at most one. It ends with the engine; if the engine is killed,
+    the next one starts it again."""
+
+    def __init__(self, locate: Callable[[str], Path] = find_model) -> None:
+        self.pids: set[int] = set()
+        """PID of the server."""
+        self.view = SkyrlServer()
+        self._locate = locate
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def busy(self) -> bool:
+        """Whether the server runs or is about to."""
+        return self._task is not None and not self._task.done()
+
+    async def open(self) -> None:
+        """Start the server again that ran when the engine of this user was killed."""
+        try:
+            request = StartSkyrl.model_validate_json(_wanted_file().read_bytes())
+            await self.start(request)
+        except FileNotFoundError:
+            pass
+        except ValidationError:
+            _wanted_file().unlink(missing_ok=True)
+        except AtelierError as error:  # such as another engine that runs it
+            self._show("failed", problem=error.problem)
+
+    async def close(self) -> None:
+        """End the server for good: it is not started with the next engine."""
+        await self.stop()
+
+    async def start(self, request: StartSkyrl) -> SkyrlServer:
+        """Begin to start the server; no effect if it runs with these settings. Raises Refused while
+        it runs with others, ModelError if the model is not on this machine."""
+        if self.busy:
+            if (self.view.cluster, self.view.settings) == (request.cluster, request.settings):
+                return self.view
+            raise Refused.of(
+                "skyrl.other",
+                f"SkyRL's server already runs on this machine, as the cluster {self.view.cluster} "
+                f"with {self.view.settings.model if self.view.settings else 'another model'}.",
+                f"Stop {self.view.cluster} first.",
+            )
+        plan = await asyncio.to_thread(_plan, request, self._locate)
+        lock = await asyncio.to_thread(_take, plan.state)
+        log = plan.state / "log"
+        self.view = SkyrlServer(
+            cluster=request.cluster,
+            settings=request.settings,
+            port=plan.port,
+            environment=plan.environment,
+            command=launch_command(plan),
+            log=str(log),
+        )
+        await asyncio.to_thread(replace_file, _wanted_file(), request.model_dump_json())
+        self._show("starting")
+        self._task = asyncio.create_task(self._keep(plan, log, lock), name="SkyRL's server")
+        return self.view
+
+    async def stop(self) -> SkyrlServer:
+        """End the server and wait for its end; its state is kept."""
+        await asyncio.to_thread(_wanted_file().unlink, missing_ok=True)
+        task, self._task = self._task, None
+        if task is not None:
+            await cancel(task)
+        self.view = SkyrlServer()
+        return self.view
+
+    async def _keep(self, plan: SkyrlPlan, log: Path, lock: int) -> None:
+        """Run the server until it is stopped, or keeps ending."""
+        with released(lock):
+            ends = 0
+            while True:
+                try:
+                    steady = await self._run(plan, log)
+                except AtelierError as error:
+                    self._show("failed", problem=error.problem)
+                    return
+                ends = 1 if steady else ends + 1
+                problem = await asyncio.to_thread(_ended, log)
+                if ends > len(RESTART_S):
+                    self._show("failed", problem=problem)
+                    return
+                self._show("restarting", problem=problem)
+                await asyncio.sleep(RESTART_S[ends - 1])
+
+    async def _run(self, plan: SkyrlPlan, log: Path) -> bool:
+        """Start the server and wait for its end; returns whether it ran for `STEADY_S`."""
+        if await asyncio.to_thread(installed_python, plan.environment) is None:
+            self._show("installing", problem=self.view.problem)
+        elif self.view.state != "restarting":
+            self._show("starting")
+        try:
+            async with skyrl_server(plan, log, self.pids.add) as process:
+                started_s = time.monotonic()
+                self._show("running")
+                await process.wait()
+        finally:
+            self.pids.clear()
+        return time.monotonic() - started_s > STEADY_S
+
+    def _show(self, state: str, problem: Problem | None = None) -> None:
+        update = {"state": state, "problem": problem, "since": time.time()}
+        self.view = self.view.model_copy(update=update)
+
+
+def launch_command(plan: SkyrlPlan) -> str:
+    """Command that starts the same server by hand, in SkyRL's environment."""
+    return shlex.join(["python", "-m", "skyrl.tinker.api", "--host", "127.0.0.1", *plan.options])
+
+
+def _plan(request: StartSkyrl, locate: Callable[[str], Path]) -> SkyrlPlan:
+    """Plan of the server: model under its own name, and the port of the last start if free."""
+    model = locate(request.settings.model)
+    state = skyrl_folder() / request.cluster
+    models = state / "models"
+    models.mkdir(parents=True, exist_ok=True, mode=0o700)
+    named = models / request.settings.model.rstrip("/").rpartition("/")[2]
+    named.unlink(missing_ok=True)
+    named.symlink_to(model.resolve())
+    before, file = 0, state / "port"
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        before = int(file.read_text())
+    port = free_port(before)
+    replace_file(file, f"{port}\n", PRIVATE_MODE)
+    return SkyrlPlan(
+        settings=request.settings,
+        model=named,
+        state=state,
+        port=port,
+        environment=environment_here(),
+    )
+
+
+def _take(state: Path) -> int:
+    """Lock a server's folder. Raises Refused while another engine runs a server in it."""
+    try:
+        return take_lock(state / "lock", holder=f"process {os.getpid()}")
+    except Busy as busy:
+        raise Refused.of(
+            "skyrl.elsewhere",
+            f"Another engine of yours on this machine runs this server ({busy.holder}).",
+            "Stop it there, or choose another name.",
+        ) from None
+
+
+def _wanted_file() -> Path:
+    """File with the start request of the server that is to run."""
+    return skyrl_folder() / "running.json"
+
+
+def _ended(log: Path) -> Problem:
+    return Problem(
+        code="skyrl.ended",
+        message="SkyRL's server ended by itself.",
+        hint="See its log.",
+        where=str(log),
+        detail=log.read_text(errors="replace")[-LOG_CHARS:],
+    )
