@@ -87,8 +87,11 @@ class ServerController(QObject):
             page.show_clusters()
 
     def _edit_cluster(self, name: str) -> None:
-        self._close_others(self.cluster_sheet)
-        self.cluster_sheet.change(name)
+        view = self._session.clusters.view(name)
+        started = view is not None and view.spec.skyrl is not None
+        sheet = self.start_sheet if started else self.cluster_sheet
+        self._close_others(sheet)
+        sheet.change(name)
 
     def _open(self, name: str) -> None:
         self._close_others(self.sheet)

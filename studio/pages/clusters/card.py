@@ -16,15 +16,20 @@ from studio.widgets.text.text import Text
 
 NONE = (
     "No clusters yet. A cluster is a server with Tinker's API, hosted or your own: it samples and "
-    "trains, while the training loop, judges, labels and results stay on this machine."
+    "trains, while the training loop, judges, labels and results stay on this machine. Start SkyRL "
+    "runs one on this machine or on a server of yours."
 )
 REMOVAL = (
     "Its address and its stored API key are deleted here; nothing is changed on the cluster. Not "
     "possible while a run uses it."
 )
-SKYRL_REMOVAL = (
-    "Its settings are deleted here. SkyRL's checkpoints stay on {place}. Stop SkyRL first if it "
-    "still runs. Not possible while a run uses it."
+STOPPED = (
+    "SkyRL is stopped, and its settings are deleted here; its checkpoints stay on {place}. Not "
+    "possible while a run uses it."
+)
+UNKNOWN = (
+    "Its settings are deleted here. {place} is not connected: if SkyRL runs there, it goes on. "
+    "Connect {place} first to stop it."
 )
 
 
@@ -104,9 +109,10 @@ class ClustersCard(Card):
                 self._clusters.tasks.run("sure", self._confirm_removal(name))
 
     async def _confirm_removal(self, name: str) -> None:
-        view = self._clusters.view(name)
-        skyrl = view is not None and view.spec.skyrl is not None
-        words = SKYRL_REMOVAL.format(place=place_of(view.spec)) if view and skyrl else REMOVAL
+        view, words = self._clusters.view(name), REMOVAL
+        if view is not None and view.spec.skyrl is not None:
+            words = STOPPED if view.server is not None else UNKNOWN
+            words = words.format(place=place_of(view.spec))
         choices = [Choice("", "Cancel"), Choice("yes", "Remove", "danger", default=True)]
         answer, _ = await ask(self.window(), f"Remove {name} from the list?", words, choices)
         if answer == "yes":

@@ -31,6 +31,7 @@ class ClusterRowView(QWidget):
         self._words = Text("", "label", 400, "muted", elide=True)
         self._facts = Text("", "caption", 400, "faint", elide=True)
         self._problem = Text("", "caption", 400, "bad", wrap=True, selectable=True)
+        self._log = Text("", "mono-small", 400, "muted", wrap=True, selectable=True)
         self._connect = Button("Connect", "outlined", icon="plug-zap", height=28)
         self._start = Button("Start", "outlined", icon="play", height=28)
         self._stop = Button("Stop", "outlined", icon="square", height=28)
@@ -58,6 +59,8 @@ class ClusterRowView(QWidget):
         self._facts.set_words(row.facts)
         self._problem.set_words(row.problem)
         self._problem.setVisible(bool(row.problem))
+        self._log.set_words(row.log)
+        self._log.setVisible(bool(row.log))
         self._command = row.command
         for verb, words in BUSY.items():
             self._buttons[verb].set_busy(words if verb == busy else None, share)
@@ -66,7 +69,9 @@ class ClusterRowView(QWidget):
     def _show_buttons(self, row: ClusterRow, busy: str) -> None:
         had_focus = any(button.hasFocus() for button in self._buttons.values())
         for verb, button in self._buttons.items():
-            shown = verb in row.actions or verb in ("edit", "remove") or verb == busy
+            shown = verb in row.actions or verb in ("edit", "remove")
+            if busy in ("start", "stop") and verb in BUSY:
+                shown = verb == busy
             button.setVisible(shown)
             button.setAccessibleDescription(f"{button.words()}: {row.name}")
         if had_focus and not any(button.hasFocus() for button in self._buttons.values()):
@@ -82,7 +87,7 @@ class ClusterRowView(QWidget):
         set_tip(self._start, "Start SkyRL there with the same settings")
         set_tip(self._copy, "Copy the command with which SkyRL was started")
         head = hbox(self._dot, self._name, (self._words, 1), *self._buttons.values(), spacing=8)
-        below = vbox(self._facts, self._problem, margins=(18, 0, 0, 0), spacing=4)
+        below = vbox(self._facts, self._problem, self._log, margins=(18, 0, 0, 0), spacing=4)
         vbox(head, below, parent=self, margins=(0, 4 if self._first else 8, 0, 10), spacing=2)
         self._copy.clicked.connect(self._copy_command)
         for verb, button in self._buttons.items():

@@ -27,8 +27,6 @@ KEPT = "A key is stored. Leave the field empty to keep it."
 AGAIN = "Enter the API key again: the stored one was entered for another base URL."
 TESTING = "Testing the connection…"
 FIRST_TEST = "The first test installs the SDK, which can take a minute."
-SET = "Set by the start of SkyRL."
-NO_KEY = "SkyRL as Atelier starts it needs no API key."
 PLAIN = "Use https://, or an SSH tunnel and http://127.0.0.1:PORT."
 
 
@@ -77,9 +75,6 @@ class ClusterSheet(Sheet):
         self._fill(view)
         self.set_title(f"Edit {name}")
         self.open()
-        if view.spec.skyrl is not None:  # address and key belong to the start
-            self.client.setFocus()
-            return
         line = self.address.editor
         assert isinstance(line, QLineEdit)
         line.setFocus()
@@ -108,13 +103,8 @@ class ClusterSheet(Sheet):
         for row in self._rows.values():
             row.set_problem("")
         self._rows["name"].set_locked("The name cannot be changed" if spec else "")
-        started = spec is not None and spec.skyrl is not None
-        self._rows["address"].set_locked(SET if started else "")
-        self._rows["host"].set_locked(SET if started else "")
-        self._rows["key"].set_locked(NO_KEY if started else "")
-        if not started:
-            self._rows["key"].set_note(KEY_WORDS)
-            self._show_port()
+        self._rows["key"].set_note(KEY_WORDS)
+        self._show_port()
         self._result.clear()
         self._set_busy("")
         if view is not None and (view.report or view.problem):
@@ -156,9 +146,6 @@ class ClusterSheet(Sheet):
             found["address"] = f"Not encrypted. {PLAIN}"
         if spec and self._lacks_key(spec):
             found["key"] = AGAIN
-        known = self._clusters.view(self._editing)
-        if spec and known is not None and known.spec.skyrl is not None:
-            spec = spec.model_copy(update={"skyrl": known.spec.skyrl})
         for key, row in self._rows.items():
             if key in found or row.problem():
                 row.set_problem(found.get(key, ""))

@@ -16,10 +16,11 @@ from engine.protocol.requests.cluster_servers import (
     SkyrlSettings,
     StartCluster,
 )
-from engine.protocol.requests.clusters import cluster_spec
+from engine.protocol.requests.clusters import ClusterView, cluster_spec
 from studio.pages.clusters.result import Result
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
+from studio.store.servers.cluster_rows import HERE, is_up
 from studio.store.servers.servers import tick_words
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
@@ -56,8 +57,8 @@ NO_MODEL = "Choose a base model, or enter its name or folder."
 
 
 class StartSheet(Sheet):
-    """Sheet: `begin()` opens it for a new cluster. Emits `add_wanted()` for a cluster that is
-    started by hand."""
+    """Sheet: `begin()` opens it for a new cluster, `change(name)` for new settings of a cluster.
+    Emits `add_wanted()` for a cluster that is started by hand."""
 
     add_wanted = Signal()
 
@@ -67,6 +68,8 @@ class StartSheet(Sheet):
         self._hosts, self._clusters = session.hosts, session.clusters
         self._starting = ""
         """Name of the cluster that is being started; empty if none."""
+        self._editing = ""
+        """Name of the listed cluster whose settings are edited; empty for a new one."""
         self.name = TextField("Name", NAME)
         self.place = ChoiceField("Where")
         self.model = SuggestField("Base model", "Qwen/Qwen3-8B")
@@ -99,15 +102,25 @@ class StartSheet(Sheet):
         self._build()
 
     def begin(self) -> None:
-        """Open the sheet; one whose start is on its way is shown again."""
+        """Open the sheet for a new cluster; a start that is on its way is shown again."""
         if not self._starting:
-            self._fill()
+            self._fill(None)
         self.open()
         if not self._starting:
             line = self.name.editor
             assert isinstance(line, QLineEdit)
             line.setFocus()
             line.selectAll()
+
+    def change(self, name: str) -> None:
+        """Open the sheet to start SkyRL of a listed cluster with other settings."""
+        if (view := self._clusters.view(name)) is None:
+            return
+        if not self._starting:
+            self._fill(view)
+        self.open()
+        if not self._starting:
+            self.model.line.setFocus()
 
     def close_sheet(self) -> None:
         """Close; a start that is on its way goes on."""
@@ -118,22 +131,28 @@ class StartSheet(Sheet):
 
     # Form
 
-    def _fill(self) -> None:
-        self._show_places()
-        self.name.set_value(self._free_name())
-        chosen = self._hosts.chosen(self._session.project.path)
-        self.place.set_value(chosen if self._hosts.view(chosen) else "")
-        view = self._session.project.view
-        self.model.set_value(view.config.model.name if view and view.config else "")
+    def _fill(self, view: ClusterView | None) -> None:
+        spec = view.spec if view else None
+        self._editing = spec.name if spec else ""
+        self.set_title(f"Edit {self._editing}" if spec else "Start SkyRL")
+        self._show_places(spec.host if spec else "")
+        project = self._session.project
+        config = project.view.config if project.view else None
+        server = self._hosts.chosen(project.path)
+        settings = (spec.skyrl if spec else None) or DEFAULTS
+        self.name.set_value(spec.name if spec else self._free_name())
+        self.place.set_value(spec.host if spec else server if self._hosts.view(server) else "")
+        self.model.set_value(settings.model if spec else config.model.name if config else "")
         self.nodes.set_value(1)
         for key, field in self.options.items():
-            field.set_value(getattr(DEFAULTS, key))
+            field.set_value(getattr(settings, key))
         for row in (*self._rows.values(), *self._more):
             row.set_problem("")
-        self._unfold(False)
+        self._rows["nodes"].setVisible(spec is None)
+        self._unfold(spec is not None)
         self._result.clear()
-        self._show_nodes()
         self._show_progress()
+        self._show_nodes()
         self._tasks.run("models", self._models(), self._offer, self._not_offered)
 
     async def _models(self) -> list[ModelInfo]:
@@ -152,32 +171,56 @@ class StartSheet(Sheet):
             name = f"{NAME}-{number}"
         return name
 
-    def _show_places(self) -> None:
+    def _show_places(self, chosen: str) -> None:
+        """Offer this machine and the servers, also a `chosen` one that is not in the list."""
         names = [view.spec.name for view in self._hosts.all]
+        names += [chosen] if chosen and chosen not in names else []
         self.place.set_choices([("", "This machine"), *((name, name) for name in names)])
 
     def _show_nodes(self) -> None:
         """Show what fits the number of nodes: the start here, or the commands."""
         several = self.nodes.value() > 1
-        for key in ("name", "place"):
-            self._rows[key].setEnabled(not several)
         self._by_hand.setVisible(several)
         self._start.setVisible(not several)
         self._add.setVisible(several)
+        self._set_enabled()
         self._show_place()
         self._clear_commands()
         if several:
             self._request_commands()
 
+    def _set_enabled(self) -> None:
+        """Enable what can be entered: nothing during a start; name and machine only for a new
+        cluster on one node."""
+        for row in (*self._rows.values(), *self._more):
+            row.setEnabled(not self._starting)
+        if self._editing or self.nodes.value() > 1:
+            for key in ("name", "place"):
+                self._rows[key].setEnabled(False)
+
     def _show_place(self) -> None:
+        """Show what the start does on the chosen machine."""
         name = str(self.place.value() or "")
-        if not name or self.nodes.value() > 1:
-            note = ""
-        elif self._hosts.connected(name):
-            note = f"The model is uploaded if {name} does not have it."
-        else:
-            note = f"{name} is not connected: Start connects it first."
-        self._rows["place"].set_note(note)
+        restarts = bool(self._editing) and self._runs_as(self._editing)
+        self._start.set_words("Restart" if restarts else "Start")
+        self._start.set_icon("rotate-ccw" if restarts else "play")
+        self._rows["place"].set_note(self._place_note(name) if self.nodes.value() == 1 else "")
+
+    def _place_note(self, name: str) -> str:
+        where = name or HERE
+        others = (view.spec for view in self._clusters.all if view.spec.name != self._editing)
+        on_it = (one.name for one in others if one.skyrl and one.host == name)
+        if running := next((one for one in on_it if self._runs_as(one)), ""):
+            return f"{where} runs SkyRL as {running}, which must be stopped first."
+        if not name:
+            return ""
+        if not self._hosts.connected(name):
+            return f"{name} is not connected; the start connects it first."
+        return f"The model is uploaded if {name} does not have it."
+
+    def _runs_as(self, cluster: str) -> bool:
+        view = self._clusters.view(cluster)
+        return view is not None and is_up(view.server)
 
     def _settings(self) -> SkyrlSettings | None:
         model = self.model.value().strip()
@@ -194,7 +237,7 @@ class StartSheet(Sheet):
             cluster_spec(name, "http://127.0.0.1:8000")
         except ConfigError as error:
             found["name"] = error.problem.message
-        if self._clusters.view(name) is not None:
+        if name != self._editing and self._clusters.view(name) is not None:
             found["name"] = f"A cluster named {name} already exists."
         if settings is None:
             found["model"] = NO_MODEL
@@ -226,7 +269,7 @@ class StartSheet(Sheet):
     def _started(self, name: str, host: str, _: object) -> None:
         self._starting = ""
         self._show_progress()
-        self._session.notice.emit(f"SkyRL starts on {host or 'this machine'} as cluster {name}.")
+        self._session.notice.emit(f"SkyRL starts on {host or HERE} as cluster {name}.")
         if self.is_open():
             self.close_sheet()
 
@@ -246,13 +289,9 @@ class StartSheet(Sheet):
         self._start.set_busy(
             "Starting…" if busy else None, self._clusters.upload_share(host) if busy else None
         )
-        for row in (*self._rows.values(), *self._more):
-            row.setEnabled(not busy)
+        self._set_enabled()
         if busy:
             self._result.show_progress("Starting SkyRL…", self._progress_words(host))
-        elif self.nodes.value() > 1:
-            for key in ("name", "place"):
-                self._rows[key].setEnabled(False)
 
     def _progress_words(self, host: str) -> str:
         view = self._hosts.view(host) if host else None
@@ -266,10 +305,15 @@ class StartSheet(Sheet):
     def _hosts_changed(self) -> None:
         if not self.is_open():
             return
-        self._show_places()
+        self._show_places(str(self.place.value() or ""))
         if self._starting:
             self._show_progress()
         else:
+            self._show_place()
+
+    @Slot()
+    def _clusters_changed(self) -> None:
+        if self.is_open() and not self._starting:
             self._show_place()
 
     # Commands for several nodes
@@ -322,6 +366,7 @@ class StartSheet(Sheet):
         for line in (name, self.model.line):
             line.returnPressed.connect(self._press_start)
         self._hosts.changed.connect(self._hosts_changed)
+        self._clusters.changed.connect(self._clusters_changed)
 
     def _edited(self, key: str, value: Any) -> None:
         """Remove messages that no longer fit the entered values."""

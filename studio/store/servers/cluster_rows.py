@@ -1,7 +1,7 @@
 """Rows of clusters and results of their connection tests, as text. Free of I/O."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import urlsplit
 
 from engine.protocol.addresses import is_loopback
@@ -19,6 +19,8 @@ CLIENTS: tuple[tuple[ClusterClient, str], ...] = (
 """SDKs with their labels."""
 MOST_MODELS = 12
 """Number of models that are listed."""
+LOG_LINES, LINE_CHARS = 3, 160
+"""Lines of SkyRL's log that are shown, and their maximum length in characters."""
 HERE = "this machine"
 CHANGING = ("installing", "starting", "restarting")
 """States of SkyRL that change by themselves."""
@@ -51,6 +53,8 @@ class ClusterRow:
     dot: str
     facts: str
     problem: str = ""
+    log: str = ""
+    """Last lines of SkyRL's log, if it failed."""
     actions: frozenset[str] = frozenset({"test"})
     """Actions besides edit and remove: test, connect, start, stop, copy (the launch command)."""
     command: str = ""
@@ -85,25 +89,35 @@ def _tested(view: ClusterView, testing: bool) -> ClusterRow:
 
 def _skyrl_row(view: ClusterView, tested: ClusterRow) -> ClusterRow:
     """Return the row of a cluster that Atelier starts; `tested` is its row without that."""
-    server = view.server
+    spec, server = view.spec, view.server
     if server is None:
-        return ClusterRow(tested.name, "state not loaded yet", "none", tested.facts,
-                          actions=frozenset())  # fmt: skip
-    copies = {"copy"} if server.command else set()
+        words, actions = "state not loaded yet", frozenset[str]()
+        return replace(tested, words=words, dot="none", problem="", actions=actions)
+    copies = {"copy"} if server.command else set[str]()
+    words = server_words(spec, server)
     if server.state == "running":
-        words = f"running on {place_of(view.spec)}"
-        if tested.dot != "none":
-            words += f" · {tested.words}"
-        dot = "connected" if tested.dot == "none" else tested.dot
-        actions = frozenset({"test", "stop", *copies})
-        return ClusterRow(
-            tested.name, words, dot, tested.facts, tested.problem, actions, server.command
+        known = tested.dot != "none"
+        return replace(
+            tested,
+            words=f"{words} · {tested.words}" if known else words,
+            dot=tested.dot if known else SERVER_DOTS[server.state],
+            actions=frozenset({"test", "stop", *copies}),
+            command=server.command,
         )
-    verb = "start" if server.state in ("off", "failed") else "stop"
-    return ClusterRow(
-        tested.name, server_words(view.spec, server), SERVER_DOTS[server.state], tested.facts,
-        _server_problem(view.spec, server), frozenset({verb, *copies}), server.command,
-    )  # fmt: skip
+    return replace(
+        tested,
+        words=words,
+        dot=SERVER_DOTS[server.state],
+        problem=_server_problem(spec, server),
+        log=_log_end(server),
+        actions=frozenset({"stop" if is_up(server) else "start", *copies}),
+        command=server.command,
+    )
+
+
+def is_up(server: SkyrlServer | None) -> bool:
+    """Return whether SkyRL runs or is about to (None: unknown, no)."""
+    return server is not None and server.state in ("running", *CHANGING)
 
 
 def place_of(spec: ClusterSpec) -> str:
@@ -133,6 +147,14 @@ def _server_problem(spec: ClusterSpec, server: SkyrlServer) -> str:
     return " ".join(part for part in parts if part)
 
 
+def _log_end(server: SkyrlServer) -> str:
+    """Return the last lines of SkyRL's log, if it has failed."""
+    if server.problem is None or server.state != "failed":
+        return ""
+    lines = [line.strip() for line in server.problem.detail.splitlines() if line.strip()]
+    return "\n".join(line[:LINE_CHARS] for line in lines[-LOG_LINES:])
+
+
 def _away_words(name: str, host: HostView | None) -> tuple[str, str]:
     """Return state and dot of a cluster whose server `name` is not connected."""
     if host is None:
@@ -150,11 +172,12 @@ def _away_words(name: str, host: HostView | None) -> tuple[str, str]:
 
 
 def _facts(view: ClusterView) -> str:
-    """Return base model, address and SDK of a cluster."""
+    """Return address and SDK of a cluster; of SkyRL as Atelier starts it, model and port."""
     spec = view.spec
-    if spec.skyrl is not None:
-        return f"{spec.skyrl.model} · {spec.place}"
-    return f"{spec.place} · {view.report.client if view.report else dict(CLIENTS)[spec.client]}"
+    if spec.skyrl is None:
+        return f"{spec.place} · {view.report.client if view.report else dict(CLIENTS)[spec.client]}"
+    port = view.server.port if view.server is not None else 0
+    return f"{spec.skyrl.model} · port {port} of {place_of(spec)}" if port else spec.skyrl.model
 
 
 def kind_of(view: ClusterView | None, *, placed: bool) -> str:
