@@ -67,14 +67,14 @@ class ClusterRowView(QWidget):
         self._show_buttons(row, busy)
 
     def _show_buttons(self, row: ClusterRow, busy: str) -> None:
-        had_focus = any(button.hasFocus() for button in self._buttons.values())
+        focused = next((one for one in self._buttons.values() if one.hasFocus()), None)
+        shown = {*row.actions, "edit", "remove"}
+        if busy in ("start", "stop"):
+            shown = {busy, *shown - BUSY.keys()}
         for verb, button in self._buttons.items():
-            shown = verb in row.actions or verb in ("edit", "remove")
-            if busy in ("start", "stop") and verb in BUSY:
-                shown = verb == busy
-            button.setVisible(shown)
+            button.setVisible(verb in shown)
             button.setAccessibleDescription(f"{button.words()}: {row.name}")
-        if had_focus and not any(button.hasFocus() for button in self._buttons.values()):
+        if focused is not None and focused.isHidden():
             next(one for one in self._buttons.values() if not one.isHidden()).setFocus()
 
     def _copy_command(self) -> None:

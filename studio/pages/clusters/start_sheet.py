@@ -260,6 +260,7 @@ class StartSheet(Sheet):
             return
         name, request = checked
         self._starting = name
+        self._start.setFocus()  # the fields are disabled during the start
         self._result.clear()
         self._show_progress()
         self._clusters.start(

@@ -86,6 +86,7 @@ class FakeClusters:
         self.pace_s = 0.0
         """Duration of a test."""
         self.starts: list[tuple[str, StartCluster]] = []
+        self.stops: list[str] = []
         self.launches: list[LaunchRequest] = []
         self.lists = 0
         """Number of times that the list was requested."""
@@ -172,7 +173,8 @@ class FakeClusters:
 
     async def _stop(self, request: Request) -> ClusterView:
         name = request.path_params["name"]
-        self.serve(name, "off", command="", log="")
+        self.stops.append(name)
+        self.serve(name, "off", port=0, command="", log="")
         return self.views[name]
 
     async def _commands(self, request: Request) -> LaunchCommands:
