@@ -176,6 +176,7 @@ async def start_sheet(stage: Stage) -> None:
     sheet = stage.studio.servers.start_sheet
     if not sheet.is_open():
         sheet.begin()
+        sheet.place.set_value("")
         sheet.model.set_value("org/model")
 
 
