@@ -58,6 +58,11 @@ LAYERED = {
 }
 """Servers and trainers of other hands on the processor, over the torch and transformers of
 engine-cpu: Python 3.11 on Linux, for which alone there is such a vLLM."""
+ON_CUDA = {
+    "skyrl-gpu": ["skyrl[jax,tinker]==0.3.0", "jax[cuda13]", "torch==2.13.0", "tinker==0.24.1"]
+}
+"""Servers of other hands on NVIDIA cards, with CUDA libraries of their own; skyrl's extra gpu takes
+jax for CUDA 12, whose libraries do not fit beside torch's for CUDA 13."""
 SAME = ("accelerate", "huggingface-hub", "peft", "pydantic", "safetensors", "starlette",
         "tokenizers", "transformers", "uvicorn")  # fmt: skip
 """What a layered set takes from the one below, in its version."""
@@ -111,6 +116,13 @@ def main() -> None:
     for name in LAYERED:
         lock_layered(name, wheels)
     lock_gpu()
+    for name, requirements in ON_CUDA.items():
+        compile_lock(
+            ["-", "--only-binary", ":all:"],
+            LOCKS / f"{name}.txt",
+            "\n".join(requirements),
+            universal=False,
+        )
     for asked in sorted(
         file for folder in ASKED for file in ROOT.glob(f"{folder}/requirements.in")
     ):

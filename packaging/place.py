@@ -63,6 +63,11 @@ KINDS = {
         "engine-cpu",
         linux=True,
     ),
+    "skyrl-gpu": Kind(
+        "import torch, flax, optax, fastapi, uvicorn, sqlmodel\n"
+        + HAS.format(("skyrl", "tinker", "jax", "jax-cuda13-plugin")),
+        linux=True,
+    ),
     "tensorboard": Kind("import tensorboard.summary.writer.event_file_writer"),
     "tinker": Kind("import tinker"),
     "tinker-json": Kind("import tinker"),

@@ -18,7 +18,7 @@ CLOSING_S = 10
 @asynccontextmanager
 async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
     """Client of the engine of a workspace, started if necessary. An engine started here ends with
-    the block; if it has active runs then, it exits by itself when it is idle."""
+    the block; if it has active runs or SkyRL's server then, it exits by itself when it is idle."""
     place = Path(workspace) if workspace else default_workspace()
     endpoint = await find(place)
     ours = endpoint is None
@@ -35,7 +35,10 @@ async def engine_for(workspace: str | None) -> AsyncIterator[EngineClient]:
 
 
 async def _end(client: EngineClient) -> None:
-    """Shut the engine down once no run or sweep is active; gives up after `CLOSING_S` seconds."""
+    """Shut the engine down once no run or sweep is active; gives up after `CLOSING_S` seconds, or
+    at once if SkyRL's server is to go on."""
+    if (await client.skyrl()).state not in ("off", "failed"):
+        return
     for _ in range(CLOSING_S * 10):
         swept = any(one.state in ("waiting", "running") for one in await client.sweeps())
         if not swept and not (await client.info()).living_runs:

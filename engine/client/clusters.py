@@ -3,14 +3,16 @@
 from pydantic import TypeAdapter
 
 from engine.client.transport import Transport, parse
-from engine.protocol.requests.cluster_servers import (
+from engine.protocol.requests.clusters import (
+    ClusterList,
+    ClusterSpec,
+    ClusterView,
     LaunchCommands,
     LaunchRequest,
     SkyrlServer,
     StartCluster,
     StartSkyrl,
 )
-from engine.protocol.requests.clusters import ClusterList, ClusterSpec, ClusterView
 
 CHECK_S = 900.0
 """Timeout in seconds of a connection test, the first of which may install the SDK."""

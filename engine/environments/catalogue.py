@@ -42,6 +42,12 @@ WORDS = {
         "Tinker (JSON)", "Samples and trains on a cluster of SkyRL 0.3 through Tinker's API."
     ),
     "skyrl-cpu": Words("SkyRL on the CPU", "Cluster server on this machine, without a GPU.", CPU),
+    "skyrl-gpu": Words(
+        "SkyRL",
+        "Cluster server on this machine, with JAX for CUDA.",
+        "Linux on x86_64, an NVIDIA GPU and its driver",
+        card=True,
+    ),
     "judge": Words("Judge", "Calls API models, such as judges, through litellm."),
     "parquet": Words("Parquet", "Reads trajectories that ART stored as Parquet files."),
     "llamacpp": Words(

@@ -1,8 +1,10 @@
-"""Loading of a project that may be damaged."""
+"""Loading of a project, which may be damaged, and of its runs."""
+
+from collections.abc import Sequence
 
 from engine.client import EngineClient
 from engine.protocol.problems import AtelierError
-from engine.protocol.records.runs import ProjectView
+from engine.protocol.records.runs import ACTIVE_STATES, TRAINING_KINDS, ProjectView, RunSummary
 
 
 async def read_project(client: EngineClient, path: str) -> ProjectView:
@@ -15,3 +17,12 @@ async def read_project(client: EngineClient, path: str) -> ProjectView:
         if (view := next(listed, None)) is None:
             raise
         return view
+
+
+def first_shown(runs: Sequence[RunSummary]) -> RunSummary | None:
+    """Return the run that is shown when its project is opened, of its runs (newest first): an
+    active one, else one that trained, else an imported one; None if there is none of these."""
+    active = [run for run in runs if run.state in ACTIVE_STATES]
+    trained = [run for run in runs if run.kind in TRAINING_KINDS]
+    imported = [run for run in runs if run.kind == "imported"]
+    return next(iter([*active, *trained, *imported]), None)

@@ -14,13 +14,7 @@ from engine.client import EngineClient
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import LaunchError, Problem
 from engine.protocol.records.choices import Sample
-from engine.protocol.records.runs import (
-    ACTIVE_STATES,
-    TRAINING_KINDS,
-    ProjectView,
-    RunSummary,
-    TrainingKind,
-)
+from engine.protocol.records.runs import ACTIVE_STATES, ProjectView, RunSummary, TrainingKind
 from engine.protocol.requests.runs import Command, CreateProject, EditProject, StartRun
 from studio.link.engine import EngineLink
 from studio.link.engine_state import LinkState
@@ -30,7 +24,7 @@ from studio.runtime.tasks import Failed, TaskScope, command_job
 from studio.services import key_lending
 from studio.services.clusters import Clusters, cluster_of
 from studio.services.followed_runs import Following
-from studio.services.project_opening import read_project
+from studio.services.project_opening import first_shown, read_project
 from studio.services.run_news import RunNews
 from studio.services.servers import Hosts
 from studio.services.settings import SettingsStore, login_name
@@ -194,13 +188,11 @@ class Session(QObject):
         for run in reversed(newest):
             self.runs.put(run)
         runs = self.runs.of(self.project.path)
-        living = [run for run in runs if run.state in ACTIVE_STATES]
-        trained = [run for run in runs if run.kind in TRAINING_KINDS]
-        imported = [run for run in runs if run.kind == "imported"]
-        first = next(iter([*living, *trained, *imported]), None)
+        first = first_shown(runs)
         self.select_run(first.id if first else "")
         self.settings.remember_project(self.project.path)
         if place:
+            living = first is not None and first.state in ACTIVE_STATES
             self.place_wanted.emit("run" if living and place == "setup" else place)
 
     def create_project(self, folder: str, sample: str | None) -> None:

@@ -19,8 +19,7 @@ from engine.protocol.events.run import PolicyLoaded, RunFailed, StepFinished
 from engine.protocol.events.sft import WarmupFinished
 from engine.protocol.problems import AtelierError
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
-from engine.protocol.requests.cluster_servers import SkyrlSettings
-from engine.protocol.requests.clusters import ClusterSpec
+from engine.protocol.requests.clusters import ClusterSpec, SkyrlSettings
 from engine.protocol.requests.runs import Command
 from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine, until
 from tests.engine_http.test_sft import losses, start_sft, write_demonstrations

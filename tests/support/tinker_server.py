@@ -113,6 +113,9 @@ class TinkerServer:
                 if self.cuts:
                     self._op_forward_backward(body)
                     raise ConnectionResetError  # the gradient is added, the answer lost
+            name = body.get("model_id")
+            if name is not None and name not in self.models and path != "unload_model":
+                return _said(self._promise({"detail": f"Model {name} not loaded"}))
             return _said(getattr(self, f"_op_{path.replace('/', '_')}")(body))
 
     def _get(self, path: str) -> Said:

@@ -18,8 +18,14 @@ from engine.cli.terminal import Progress, complain, say, say_json, table
 from engine.client import EngineClient
 from engine.protocol.addresses import is_loopback
 from engine.protocol.problems import ConfigError, Refused
-from engine.protocol.requests.cluster_servers import LaunchRequest, StartCluster, skyrl_settings
-from engine.protocol.requests.clusters import KEY_VARIABLE, ClusterView, cluster_spec
+from engine.protocol.requests.clusters import (
+    KEY_VARIABLE,
+    ClusterView,
+    LaunchRequest,
+    StartCluster,
+    cluster_spec,
+    skyrl_settings,
+)
 from engine.storage.project import load_config
 
 LOOK_S = 1.0

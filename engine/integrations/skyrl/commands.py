@@ -4,7 +4,7 @@ import json
 import shlex
 
 from engine.integrations.skyrl.server import backend_settings
-from engine.protocol.requests.cluster_servers import LaunchCommand, LaunchRequest
+from engine.protocol.requests.clusters import LaunchCommand, LaunchRequest
 
 COORDINATOR_PORT = 7777
 VERSION = "0.3.0"

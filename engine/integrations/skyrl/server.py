@@ -18,8 +18,7 @@ from engine.hardware.doctor import card_lacks
 from engine.hardware.gpus import read_gpus
 from engine.protocol.base import Value
 from engine.protocol.problems import PolicyError, Problem
-from engine.protocol.requests.cluster_servers import SkyrlSettings
-from engine.protocol.requests.clusters import ClusterClient
+from engine.protocol.requests.clusters import ClusterClient, SkyrlSettings
 from engine.runtime.child import descendants, end_processes
 from engine.runtime.variables import allowed_environment
 

@@ -27,7 +27,7 @@ LOOK_S = 20.0
 MOST_SILENT = 2
 """Seconds between health checks of a cluster that owes an answer, and the number of failed ones in
 a row after which it counts as dead."""
-RESTARTED = ("cluster.unreachable",)
+RESTARTED = ("cluster.unreachable", "cluster.restarted")
 """Codes of problems after which the run resumes from its last checkpoint."""
 
 

@@ -6,6 +6,7 @@ Imported by `client` alone, in the environment of the SDK.
 import asyncio
 import os
 import random
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -28,6 +29,10 @@ __all__ = ["ClientConnectionPoolType", "httpx", "tinker", "types"]
 T = TypeVar("T")
 NO_KEY = "tml-none"
 """Placeholder for clusters without keys: the SDK requires the prefix."""
+LOST = re.compile(
+    r"\b(?P<what>model|session|sampler|future|checkpoint)\b.* not (loaded|found)", re.IGNORECASE
+)
+"""Messages of servers that miss something that they had."""
 MOST_WAIT_S = 30.0
 SUBMITTED_ONCE = (429,)
 """Status codes of a request that the server has not accepted, so that it may be sent again."""
@@ -52,6 +57,7 @@ def problem_of(error: Exception, key: str) -> PolicyError:
     if key:
         detail = detail.replace(key, "…")
     status = getattr(error, "status_code", None)
+    lost = LOST.search(detail)
     if isinstance(error, tinker.AuthenticationError | tinker.PermissionDeniedError):
         words = ("cluster.key", "The cluster rejected the API key.", "Set a valid key.")
     elif isinstance(
@@ -61,6 +67,19 @@ def problem_of(error: Exception, key: str) -> PolicyError:
             "cluster.unreachable",
             "The cluster cannot be reached.",
             "Check its address, and that it is running.",
+        )
+    elif lost and lost["what"].lower() == "checkpoint":
+        words = (
+            "cluster.checkpoint_gone",
+            "The cluster no longer has the state of this checkpoint.",
+            "Resume from another checkpoint.",
+        )
+    elif lost:
+        words = (
+            "cluster.restarted",
+            f"The cluster no longer knows the {lost['what'].lower()} of this run, as after a "
+            "restart.",
+            "See its log.",
         )
     elif isinstance(error, tinker.APIResponseValidationError) or status in (404, 422):
         words = (

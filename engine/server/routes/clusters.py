@@ -4,13 +4,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.integrations.skyrl.commands import launch_commands
-from engine.protocol.requests.cluster_servers import (
+from engine.protocol.requests.clusters import (
+    CheckCluster,
+    ClusterSpec,
     LaunchCommands,
     LaunchRequest,
+    LendClusterKey,
     StartCluster,
     StartSkyrl,
 )
-from engine.protocol.requests.clusters import CheckCluster, ClusterSpec, LendClusterKey
 from engine.server.bodies import Routes, body_of, json_of
 from engine.server.composition import Services
 

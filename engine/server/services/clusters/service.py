@@ -12,13 +12,15 @@ from engine.policy.tinker.check import check_cluster
 from engine.policy.tinker.cluster import ClusterAccess
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import AtelierError, ConfigError, Problem, Refused
-from engine.protocol.requests.cluster_servers import SkyrlServer, StartCluster, StartSkyrl
 from engine.protocol.requests.clusters import (
     CheckCluster,
     ClusterList,
     ClusterReport,
     ClusterSpec,
     ClusterView,
+    SkyrlServer,
+    StartCluster,
+    StartSkyrl,
 )
 from engine.remote.cluster_list import (
     find_cluster,

@@ -21,7 +21,7 @@ from engine.integrations.skyrl.server import (
 )
 from engine.models.registry import find_model
 from engine.protocol.problems import AtelierError, Problem, Refused
-from engine.protocol.requests.cluster_servers import SkyrlServer, StartSkyrl
+from engine.protocol.requests.clusters import SkyrlServer, StartSkyrl
 from engine.runtime.closing import cancel
 from engine.runtime.files import PRIVATE_MODE, replace_file
 from engine.runtime.locks import Busy, released, take_lock

@@ -234,6 +234,20 @@ def test_checkpoint_continues_exactly(model: Path, tmp_path: Path) -> None:
         asyncio.run(work(server))
 
 
+def test_server_that_forgot_the_model_counts_as_restarted(model: Path) -> None:
+    async def work(server: TinkerServer) -> None:
+        async with policy_at(server, model) as policy:
+            await load(policy, model)
+            server.models.clear()
+            with pytest.raises(ChildDied) as died:
+                await policy.forward_backward(BATCH)
+            assert died.value.problem.code == "cluster.restarted"
+            assert "no longer knows the model" in died.value.problem.message
+
+    with tinker_server() as server:
+        asyncio.run(work(server))
+
+
 def test_model_of_a_killed_client_is_unloaded(model: Path) -> None:
     async def killed(server: TinkerServer) -> None:
         policy = await TinkerPolicy.start(

@@ -20,8 +20,7 @@ from engine.policy.torch.model.model import LoraModel
 from engine.policy.torch.training.trainer import forward_backward
 from engine.protocol.config.algorithm import Algorithm, Cispo, Clipped, Gspo, SequenceMask
 from engine.protocol.config.project import ModelConfig
-from engine.protocol.requests.cluster_servers import SkyrlSettings
-from engine.protocol.requests.clusters import ClusterSpec
+from engine.protocol.requests.clusters import ClusterSpec, SkyrlSettings
 from engine.runtime.child import ChildDied, descendants
 from tests.support.tiny_model import make_tiny_model
 
