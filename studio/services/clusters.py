@@ -6,8 +6,14 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from engine.client import EngineClient
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import Problem
-from engine.protocol.requests.cluster_servers import LaunchCommands, LaunchRequest, StartCluster
-from engine.protocol.requests.clusters import ClusterList, ClusterSpec, ClusterView
+from engine.protocol.requests.clusters import (
+    ClusterList,
+    ClusterSpec,
+    ClusterView,
+    LaunchCommands,
+    LaunchRequest,
+    StartCluster,
+)
 from engine.protocol.requests.runs import StartRun
 from studio.link.engine import EngineLink
 from studio.runtime.tasks import Done, Failed, TaskScope

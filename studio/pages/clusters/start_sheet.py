@@ -10,13 +10,14 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.records.choices import ModelInfo
-from engine.protocol.requests.cluster_servers import (
+from engine.protocol.requests.clusters import (
+    ClusterView,
     LaunchCommands,
     LaunchRequest,
     SkyrlSettings,
     StartCluster,
+    cluster_spec,
 )
-from engine.protocol.requests.clusters import ClusterView, cluster_spec
 from studio.pages.clusters.result import Result
 from studio.runtime.tasks import TaskScope
 from studio.services.session import Session
@@ -41,7 +42,7 @@ WORDS = (
 )
 BY_HAND = (
     "SkyRL spans several nodes only when it is started by hand: run these commands, then add the "
-    "cluster by its address."
+    "cluster by its address. FIRST_NODE stands for the address of the first node."
 )
 OPTIONS = (
     ("adapters", "Adapters", 2, 64, "Adapters in memory; one of them is the untrained model."),
@@ -192,6 +193,10 @@ class StartSheet(Sheet):
     def _set_enabled(self) -> None:
         """Enable what can be entered: nothing during a start; name and machine only for a new
         cluster on one node."""
+        line = self.name.editor
+        assert isinstance(line, QLineEdit)
+        if self._starting or self.nodes.value() > 1:
+            line.deselect()
         for row in (*self._rows.values(), *self._more):
             row.setEnabled(not self._starting)
         if self._editing or self.nodes.value() > 1:
@@ -204,19 +209,20 @@ class StartSheet(Sheet):
         restarts = bool(self._editing) and self._runs_as(self._editing)
         self._start.set_words("Restart" if restarts else "Start")
         self._start.set_icon("rotate-ccw" if restarts else "play")
-        self._rows["place"].set_note(self._place_note(name) if self.nodes.value() == 1 else "")
+        words, tone = self._place_note(name) if self.nodes.value() == 1 else ("", "faint")
+        self._rows["place"].set_note(words, tone)
 
-    def _place_note(self, name: str) -> str:
-        where = name or HERE
+    def _place_note(self, name: str) -> tuple[str, str]:
+        """Return what the start does on a machine (empty: this one), and the tone."""
         others = (view.spec for view in self._clusters.all if view.spec.name != self._editing)
         on_it = (one.name for one in others if one.skyrl and one.host == name)
         if running := next((one for one in on_it if self._runs_as(one)), ""):
-            return f"{where} runs SkyRL as {running}, which must be stopped first."
+            return f"{name or HERE} already runs SkyRL, as {running}. Stop {running} first.", "warn"
         if not name:
-            return ""
+            return "", "faint"
         if not self._hosts.connected(name):
-            return f"{name} is not connected; the start connects it first."
-        return f"The model is uploaded if {name} does not have it."
+            return f"{name} is not connected; the start connects it first.", "faint"
+        return f"The model is uploaded if {name} does not have it.", "faint"
 
     def _runs_as(self, cluster: str) -> bool:
         view = self._clusters.view(cluster)

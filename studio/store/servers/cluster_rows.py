@@ -6,8 +6,13 @@ from urllib.parse import urlsplit
 
 from engine.protocol.addresses import is_loopback
 from engine.protocol.config.project import ProjectConfig
-from engine.protocol.requests.cluster_servers import SkyrlServer
-from engine.protocol.requests.clusters import ClusterClient, ClusterReport, ClusterSpec, ClusterView
+from engine.protocol.requests.clusters import (
+    ClusterClient,
+    ClusterReport,
+    ClusterSpec,
+    ClusterView,
+    SkyrlServer,
+)
 from engine.protocol.requests.remote import HostView
 from studio.store.servers.servers import words_of
 from studio.text import formatting
@@ -177,7 +182,7 @@ def _facts(view: ClusterView) -> str:
     if spec.skyrl is None:
         return f"{spec.place} · {view.report.client if view.report else dict(CLIENTS)[spec.client]}"
     port = view.server.port if view.server is not None else 0
-    return f"{spec.skyrl.model} · port {port} of {place_of(spec)}" if port else spec.skyrl.model
+    return f"{spec.skyrl.model} · port {port} on {place_of(spec)}" if port else spec.skyrl.model
 
 
 def kind_of(view: ClusterView | None, *, placed: bool) -> str:

@@ -8,15 +8,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from engine.integrations.skyrl.commands import launch_commands
 from engine.protocol.problems import Problem
-from engine.protocol.requests.cluster_servers import (
-    LaunchCommand,
-    LaunchCommands,
-    LaunchRequest,
-    SkyrlServer,
-    SkyrlSettings,
-    StartCluster,
-)
 from engine.protocol.requests.clusters import (
     CheckCluster,
     ClusterList,
@@ -24,7 +17,12 @@ from engine.protocol.requests.clusters import (
     ClusterReport,
     ClusterSpec,
     ClusterView,
+    LaunchCommands,
+    LaunchRequest,
     LendClusterKey,
+    SkyrlServer,
+    SkyrlSettings,
+    StartCluster,
 )
 from tests.studio.fakes.projects import refusal
 
@@ -180,17 +178,4 @@ class FakeClusters:
     async def _commands(self, request: Request) -> LaunchCommands:
         body = LaunchRequest.model_validate(await request.json())
         self.launches.append(body)
-        server = (
-            f"uv run --extra tinker --extra jax -m skyrl.tinker.api --base-model "
-            f"{body.settings.model} --backend jax --host 127.0.0.1 --port {body.port} "
-            f'--backend-config \'{{"coordinator_address": "HOST:7777", "num_processes": '
-            f'{body.nodes}, "tensor_parallel_size": {body.settings.gpus}}}\''
-        )
-        commands = [LaunchCommand(title="First node", command=server)]
-        for number in range(1, body.nodes):
-            worker = (
-                "uv run -m skyrl.backends.jax --coordinator-address HOST:7777 --num-processes "
-                f"{body.nodes} --process-id {number}"
-            )
-            commands.append(LaunchCommand(title=f"Node {number + 1}", command=worker))
-        return LaunchCommands(commands=commands)
+        return LaunchCommands(commands=launch_commands(body))

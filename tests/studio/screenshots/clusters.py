@@ -56,7 +56,7 @@ def add_skyrl(studio: Studio, engine: FakeEngine) -> None:
     engine.servers.put(view("attic"))
     engine.servers.put(view("lab-3", state="connected"))
     cluster("box", "box", "running")
-    cluster("cpu", "", "off", command="", log="")
+    cluster("cpu", "", "off", port=0, command="", log="")
     cluster("large", "lab-3", "failed", problem=OUT_OF_MEMORY)
     cluster("new", "lab-3", "installing", command="")
     engine.clusters.put(SKYRL.model_copy(update={"name": "spare", "host": "attic"}))
@@ -132,9 +132,10 @@ async def start(studio: Studio, engine: FakeEngine, folder: Path) -> None:
     form._show_port()
     await take(studio, folder, "sheet-through")
     form.close_sheet()
-    form.change("box")
+    dialog.change("large")
+    await settle(0.4)
     await take(studio, folder, "sheet-skyrl")
-    form.close_sheet()
+    dialog.close_sheet()
 
 
 async def empty(studio: Studio, engine: FakeEngine, folder: Path) -> None:

@@ -10,8 +10,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from engine.protocol.problems import Problem
-from engine.protocol.requests.cluster_servers import SkyrlSettings
-from engine.protocol.requests.clusters import ClusterSpec
+from engine.protocol.requests.clusters import ClusterSpec, SkyrlSettings
 from engine.protocol.requests.remote import HostTick
 from studio.app import Studio
 from studio.services import clusters as cluster_service
@@ -147,7 +146,7 @@ def test_start_on_this_machine_names_what_is_wrong(
                 assert sheet._rows[key].field.isAncestorOf(focused())
             sheet.place.set_value("box")
             sheet._edited("place", "box")
-            assert "box runs SkyRL as skyrl" in sheet._rows["place"].note()
+            assert "box already runs SkyRL, as skyrl." in sheet._rows["place"].note()
             sheet.place.set_value("")
             sheet._edited("place", "")
             sheet.model.set_value("x")
@@ -208,10 +207,11 @@ def test_several_nodes_show_commands(
             sheet.nodes.editor.setFocus()
             press(Qt.Key.Key_Up)
             press(Qt.Key.Key_Up)
-            await until(lambda: len(sheet._blocks) == 3)
+            await until(lambda: len(sheet._blocks) == 4)
             assert sheet._start.isHidden()
             assert not sheet.name.isEnabled()
-            assert [block.title for block in sheet._blocks] == ["First node", "Node 2", "Node 3"]
+            titles = ["Every node, once", "First node", "Node 2", "Node 3"]
+            assert [block.title for block in sheet._blocks] == titles
             assert engine.clusters.launches[-1].settings.model == "org/large"
             tab_to("Copy")
             press(Qt.Key.Key_Return)
@@ -219,7 +219,7 @@ def test_several_nodes_show_commands(
             sheet._unfold(True)
             sheet.options["gpus"].editor.setFocus()
             press(Qt.Key.Key_Up)
-            await until(lambda: '"tensor_parallel_size": 2' in sheet._blocks[0].command)
+            await until(lambda: '"tensor_parallel_size": 2' in sheet._blocks[1].command)
             sheet.model.line.setFocus()
             sheet.model.line.selectAll()
             press(Qt.Key.Key_Backspace)

@@ -100,7 +100,7 @@ def test_row_of_skyrl_shows_its_state(state: str, words: str, dot: str, verb: st
     assert (row.words, row.dot) == (words, dot)
     assert row.actions & {"start", "stop"} == {verb}
     assert ("test" in row.actions) == (state == "running")
-    assert row.facts == "Qwen/Qwen3-8B · port 8123 of box"
+    assert row.facts == "Qwen/Qwen3-8B · port 8123 on box"
     assert row.command == COMMAND
     assert "copy" not in row_of(skyrl(state, command=""), False, BOX).actions
 
