@@ -72,7 +72,8 @@ class StartSheet(Sheet):
         self._editing = ""
         """Name of the listed cluster whose settings are edited; empty for a new one."""
         self.name = TextField("Name", NAME)
-        self.place = ChoiceField("Where")
+        self.place = ChoiceField("Where", [("", "This machine")])
+        self._places: list[str] = []
         self.model = SuggestField("Base model", "Qwen/Qwen3-8B")
         self.nodes = SpinField("Nodes", 1, 64)
         self.options = {key: SpinField(label, low, high) for key, label, low, high, _ in OPTIONS}
@@ -176,7 +177,9 @@ class StartSheet(Sheet):
         """Offer this machine and the servers, also a `chosen` one that is not in the list."""
         names = [view.spec.name for view in self._hosts.all]
         names += [chosen] if chosen and chosen not in names else []
-        self.place.set_choices([("", "This machine"), *((name, name) for name in names)])
+        if names != self._places:  # a list that is open stays open
+            self._places = names
+            self.place.set_choices([("", "This machine"), *((name, name) for name in names)])
 
     def _show_nodes(self) -> None:
         """Show what fits the number of nodes: the start here, or the commands."""
