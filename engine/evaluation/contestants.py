@@ -88,7 +88,7 @@ def _newest_best(project: Path, config: ProjectConfig) -> Contestant:
 def _base_of(spec: RunSpec) -> str:
     """Path of a run's base model, or its former path if missing: loading reports that."""
     try:
-        return str(model_of(spec))
+        return str(model_of(spec, here=True))
     except ModelError:
         return spec.model_path
 

@@ -186,7 +186,7 @@ def _result(folder: Path) -> EvaluationResult | None:
 
 def find_base(spec: RunSpec) -> Base:
     """Return the base model of a run. Raises ModelError if it is missing."""
-    name, folder = spec.config.model.name, model_of(spec)
+    name, folder = spec.config.model.name, model_of(spec, here=True)
     if starter := starter_called(name):
         return Base(
             folder=folder,

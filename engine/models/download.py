@@ -77,24 +77,27 @@ else call.function.arguments | tojson -}}
 """
 
 
-def pull_model(name: str, say: Say, tell: Tell = _ignore, token: str | None = None) -> Path:
+def pull_model(
+    name: str, say: Say, tell: Tell = _ignore, token: str | None = None, weights: bool = True
+) -> Path:
     """Download a model unless it is already on this machine; returns its folder. `say` receives
-    sentences, `tell` the progress in bytes. An interrupted download continues. Raises ModelError.
+    sentences, `tell` the progress in bytes. An interrupted download continues. With `weights` False
+    the weights are left out, which a cluster has; a starter is always whole. Raises ModelError.
     """
     starter = starter_called(name)
     if not starter and Path(name).expanduser().is_dir():
-        return check_folder(Path(name).expanduser(), name)
+        return check_folder(Path(name).expanduser(), name, weights)
     with locked(name):
         try:
             if starter:
                 folder = converted(starter) or _convert(starter, say, tell)
             else:
                 say(f"Downloading {name} from the Hugging Face hub")
-                folder = download_hub_model(name, token, _recorded(name, tell))
+                folder = download_hub_model(name, token, _recorded(name, tell), weights)
         except OSError as error:
             raise _unwritable(name, error) from error
         forget(name)
-    return check_folder(folder, name)
+    return check_folder(folder, name, weights)
 
 
 def _recorded(name: str, tell: Tell) -> Tell:

@@ -39,10 +39,10 @@ EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_expe
 EXPERTS_PER_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_k")
 
 
-def check_folder(folder: Path, name: str) -> Path:
-    """Return the folder if its model can be trained: it has safetensors weights, tokenizer and chat
-    template, and no code of its own. Raises ModelError otherwise, in which the model is called
-    `name`."""
+def check_folder(folder: Path, name: str, weights: bool = True) -> Path:
+    """Return the folder if its model can be trained: it has safetensors weights (with `weights`
+    False it may lack them: a cluster has them), tokenizer and chat template, and no code of its
+    own. Raises ModelError otherwise, in which the model is called `name`."""
     if not (folder / "config.json").is_file():
         raise ModelError.of(
             "model.not_a_model",
@@ -50,7 +50,8 @@ def check_folder(folder: Path, name: str) -> Path:
             "Use a folder saved by transformers, a Hugging Face model id, or a starter model.",
             where=str(folder),
         )
-    _refuse_other_weights(folder, name)
+    if weights:
+        _refuse_other_weights(folder, name)
     _refuse_adapter(folder, name)
     for file in ("config.json", "tokenizer_config.json"):
         _refuse_code(folder / file, name)

@@ -33,6 +33,8 @@ PASSING = (408, 429, 500, 502, 503, 504)
 SHA256_DIGITS = 64
 """Length of the name of a large file's blob, which is its SHA-256."""
 
+WEIGHT_FILES = (".safetensors", ".safetensors.index.json")
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -57,10 +59,11 @@ class _File:
     url: str
 
 
-def download_hub_model(name: str, token: str | None, tell: Tell) -> Path:
-    """Download what training needs of a model; returns its folder. Raises ModelError."""
+def download_hub_model(name: str, token: str | None, tell: Tell, weights: bool = True) -> Path:
+    """Download what training needs of a model, without its weights if `weights` is False; returns
+    its folder. Raises ModelError."""
     with hub_problems(name):
-        commit, files = _list_files(name, token)
+        commit, files = _list_files(name, token, weights)
         blobs = {file.blob: file.size for file in files}
         total = sum(blobs.values())
         repo = repo_folder(name)
@@ -73,7 +76,7 @@ def download_hub_model(name: str, token: str | None, tell: Tell) -> Path:
         return _link(name, commit, files, token)
 
 
-def _list_files(name: str, token: str | None) -> tuple[str, list[_File]]:
+def _list_files(name: str, token: str | None, weights: bool) -> tuple[str, list[_File]]:
     from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_url
 
     api = HfApi(token=token)
@@ -88,6 +91,8 @@ def _list_files(name: str, token: str | None) -> tuple[str, list[_File]]:
         )
     files = []
     for file in wanted:
+        if not weights and file.name.endswith(WEIGHT_FILES):
+            continue
         url = hf_hub_url(name, file.name, revision=commit, endpoint=api.endpoint)
         found = get_hf_file_metadata(url, token=token, endpoint=api.endpoint)
         if not found.etag or "/" in found.etag or found.size is None:

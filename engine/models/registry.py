@@ -15,13 +15,14 @@ import platformdirs
 
 from engine.models.architectures import architecture_problem, experts_problem
 from engine.models.file_checks import INDEX, check_folder, read_json
-from engine.protocol.config.project import ModelConfig
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ModelError, Problem
 from engine.protocol.records.choices import ModelInfo
 from engine.protocol.records.runs import RunSpec
 
 Say = Callable[[str], None]
 
+WEIGHTS = "*.safetensors"
 READY = "READY"
 """Marker written last into a converted folder; a folder without it is converted again."""
 
@@ -105,33 +106,45 @@ def known_models() -> list[ModelInfo]:
     ]
 
 
-def find_model(name: str) -> Path:
-    """Return the folder of a model on this machine. Raises ModelError if it is missing, not
-    safetensors, has no tokenizer or chat template, or if its architecture cannot be trained."""
-    folder = check_folder(_locate(name), name)
+def find_model(name: str, weights: bool = True) -> Path:
+    """Return the folder of a model on this machine; with `weights` False it may lack them. Raises
+    ModelError if it is missing, not safetensors, has no tokenizer or chat template, or if its
+    architecture cannot be trained."""
+    folder = check_folder(_locate(name, weights), name, weights)
     if problem := architecture_problem(read_json(folder / "config.json"), name):
         raise ModelError(problem)
     return folder
 
 
-def model_for(model: ModelConfig) -> Path:
+def needs_weights(config: ProjectConfig) -> bool:
+    """Whether runs with these settings load the base model's weights on this machine; those at a
+    cluster need only its tokenizer and chat template."""
+    return not config.backend.cluster
+
+
+def model_for(config: ProjectConfig) -> Path:
     """Return the folder of the model of these settings. Raises ModelError as `find_model` does, or
     if the adapter cannot cover the layers that the settings ask for."""
-    folder = find_model(model.name)
+    model = config.model
+    folder = find_model(model.name, needs_weights(config))
     problem = experts_problem(read_json(folder / "config.json"), model.name)
     if model.adapt_experts and problem:
         raise ModelError(problem)
     return folder
 
 
-def model_of(spec: RunSpec) -> Path:
+def model_of(spec: RunSpec, here: bool = False) -> Path:
     """Return the folder of a run's base model: the path recorded at its start or, if that does not
-    exist here, a model of the same name. Raises ModelError."""
+    exist here, a model of the same name. `here`: it is to be loaded on this machine, also for a run
+    at a cluster. Raises ModelError."""
+    weights = here or needs_weights(spec.config)
     folder = Path(spec.model_path)
-    return folder if spec.model_path and folder.is_dir() else find_model(spec.config.model.name)
+    if spec.model_path and folder.is_dir() and (any(folder.glob(WEIGHTS)) or not weights):
+        return folder
+    return find_model(spec.config.model.name, weights)
 
 
-def _locate(name: str) -> Path:
+def _locate(name: str, weights: bool) -> Path:
     if starter := starter_called(name):
         if folder := converted(starter):
             return folder
@@ -142,13 +155,16 @@ def _locate(name: str) -> Path:
         )
     if (folder := Path(name).expanduser()).is_dir():
         return folder
-    if folder := (uploaded_models() | hub_models()).get(name):
+    if folder := (uploaded_models() | hub_models(weights)).get(name):
         return folder
     if name.count("/") == 1 and not name.startswith((".", "/", "~")):
         raise ModelError.of(
             "model.not_pulled",
             f"{name} is not on this machine.",
-            f"Download it on the Models page, or run `atelier models pull {name}`.",
+            f"Download it on the Models page, or run `atelier models pull {name}`."
+            if weights
+            else "A cluster has the weights; download the other files: `atelier models pull "
+            f"{name} --tokenizer`.",
         )
     raise ModelError.of(
         "model.missing",
@@ -194,14 +210,16 @@ def hub_cache() -> Path:
     return Path(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
 
 
-def hub_models() -> dict[str, Path]:
-    """Return Hugging Face id → its newest complete snapshot with safetensors in the cache."""
+def hub_models(weights: bool = True) -> dict[str, Path]:
+    """Return Hugging Face id → its newest complete snapshot in the cache; with `weights` False also
+    one that has a tokenizer only."""
     found = {}
     snapshots = hub_cache().glob("models--*/snapshots/*/config.json")
     for snapshot in sorted(snapshots, key=lambda file: file.lstat().st_mtime):
-        if _is_complete(snapshot.parent):
+        folder = snapshot.parent
+        if _is_complete(folder) or (not weights and (folder / "tokenizer.json").exists()):
             name = snapshot.parents[2].name.removeprefix("models--").replace("--", "/", 1)
-            found[name] = snapshot.parent
+            found[name] = folder
     return found
 
 
@@ -216,7 +234,7 @@ def _is_complete(folder: Path) -> bool:
         if isinstance(listed, dict)
         else set()
     )
-    present = {file.name for file in folder.glob("*.safetensors") if file.exists()}
+    present = {file.name for file in folder.glob(WEIGHTS) if file.exists()}
     return bool(present) and wanted <= present
 
 

@@ -3,6 +3,7 @@ connections, client processes and engines are killed."""
 
 import contextlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from engine.protocol.events.sft import WarmupFinished
 from engine.protocol.problems import AtelierError
 from engine.protocol.records.runs import ACTIVE_STATES, RunSummary
 from engine.protocol.requests.clusters import ClusterSpec, SkyrlSettings
-from engine.protocol.requests.runs import Command
+from engine.protocol.requests.runs import Command, StartEvaluation
 from tests.engine_http.conftest import ROOT, Engine, make_project, start_engine, stop_engine, until
 from tests.engine_http.test_sft import losses, start_sft, write_demonstrations
 from tests.support.loop_thread import InLoop
@@ -187,5 +188,30 @@ def test_supervised_runs_and_warm_ups_train_at_a_cluster(
             assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2]
             assert [e for e in events if isinstance(e, WarmupFinished)]
             until(lambda: not server.models)
+    finally:
+        stop_engine(engine)
+
+
+@pytest.mark.timeout(300)
+def test_run_needs_no_weights_here_but_its_evaluation_does(
+    workspace: Path, real_cache: None, tiny_model: Path, tmp_path: Path
+) -> None:
+    bare = tmp_path / "bare" / tiny_model.name
+    shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
+    project = make_project(workspace / "bare", bare)
+    engine = start_engine(workspace)
+    try:
+        with tinker_server(sequences="mean", tokens="mean") as server:
+            spec = ClusterSpec(name="box", address=server.address, client="tinker-json")
+            engine.call(lambda client: client.put_cluster(spec))
+            run = engine.train(project, **{"backend.cluster": "box", "train.steps": 2})
+            events = engine.wait(run)
+            assert [e.step for e in events if isinstance(e, StepFinished)] == [1, 2]
+        with pytest.raises(AtelierError, match="no safetensors weights"):
+            engine.train(project)
+        request = StartEvaluation(project=str(project), models=[f"{run.name}@2"])
+        asked = engine.call(lambda client: client.start_evaluation(request))
+        (failed,) = [event for event in engine.wait(asked, 60) if isinstance(event, RunFailed)]
+        assert "no safetensors weights" in failed.problem.message
     finally:
         stop_engine(engine)

@@ -33,7 +33,7 @@ READY_S = 120.0
 OVERRIDES = {
     "backend.cluster": CLUSTER,
     "model.alpha": 32,
-    "train.steps": 6,
+    "train.steps": 14,
     "train.checkpoint_every": 1,
     "train.validate_every": 0,
 }
@@ -128,9 +128,10 @@ def test_run_survives_kills_of_skyrl_tunnel_and_remote_engine(
     os.kill(info.pid, signal.SIGKILL)
     until(lambda: (now := pair.view()).info is not None and now.info.pid != info.pid, 60)
     until(lambda: state(pair).state == "running", READY_S)
-    assert steps_of(engine, run) == [1, 2, 3, 4, 5, 6]
+    assert steps_of(engine, run) == list(range(1, 15))
     restarts = [e for e in engine.wait(run) if isinstance(e, WorkerRestarted)]
     print(f"{len(restarts)} restarts of the client: {[one.problem.code for one in restarts]}")
+    assert len(restarts) >= 2
 
 
 def test_only_loopback_and_private_sockets_are_used(pair: ServerPair, skyrl: StartCluster) -> None:

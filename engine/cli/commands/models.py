@@ -145,7 +145,7 @@ def _pull(arguments: argparse.Namespace) -> int:
         line.show(words)
 
     try:
-        folder = pull_model(arguments.name, say, tell, _token())
+        folder = pull_model(arguments.name, say, tell, _token(), not arguments.tokenizer)
     except KeyboardInterrupt:
         line.clear()
         say("Stopped. Run the same command to resume.")

@@ -40,6 +40,11 @@ def _models(parser: argparse.ArgumentParser) -> None:
     as_json(show)
     pull = actions.add_parser("pull", help="download a model; resumes an interrupted download")
     pull.add_argument("name", help="starter name, Hugging Face id or folder")
+    pull.add_argument(
+        "--tokenizer",
+        action="store_true",
+        help="without the weights: all that a run at a cluster needs here",
+    )
     delete = actions.add_parser("delete", help="delete a model from this machine's caches")
     delete.add_argument("name")
     delete.add_argument("--yes", action="store_true", help="do not ask for confirmation")

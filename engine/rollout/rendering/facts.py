@@ -10,7 +10,7 @@ from pathlib import Path
 
 from engine.models.architectures import experts_problem, has_experts
 from engine.models.file_checks import read_json
-from engine.models.registry import find_model
+from engine.models.registry import find_model, needs_weights
 from engine.protocol.config.project import ModelConfig, ProjectConfig
 from engine.protocol.problems import AtelierError, in_one_line
 from engine.protocol.records.chat_format import NAME, ChatFormatFacts, chat_format_checks
@@ -51,7 +51,7 @@ def model_checks(project: Path, config: ProjectConfig) -> list[Check]:
     """Check what a run with these settings can do with its model; blocking. Empty if the model is
     not on this machine."""
     try:
-        folder = find_model(config.model.name)
+        folder = find_model(config.model.name, needs_weights(config))
     except AtelierError:  # other checks say what is wrong with the model
         return []
     try:

@@ -15,7 +15,7 @@ from engine.judge.forecast import judge_forecast
 from engine.judge.prompting.rubric import load_rubric
 from engine.judge.prompting.rubric_versions import save_rubric, view_rubric
 from engine.judge.providers.local_servers import find_judges
-from engine.models.registry import find_model
+from engine.models.registry import find_model, needs_weights
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.events.run import StepFinished
 from engine.protocol.problems import ConfigError
@@ -57,7 +57,7 @@ class SetupRoutes:
         `path`; `values` (JSON by dotted key) replace settings of project.toml."""
         path = project_of(request)
         config = load_config(path, values_of(request))
-        model = find_model(config.model.name)
+        model = find_model(config.model.name, needs_weights(config))
         times = await asyncio.to_thread(self._step_times, path)
         found = await asyncio.to_thread(preflight, config, model, times, path)
         judge = await asyncio.to_thread(self._judge_forecast, path, config)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from engine.models.registry import find_model
+from engine.models.registry import find_model, needs_weights
 from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ConfigError
 from engine.protocol.records.demonstrations import Demonstrations
@@ -13,7 +13,7 @@ from engine.training.sft.data import SHOWN, collect, plan_of, refuse
 def view(project: Path, config: ProjectConfig, shown: int | None = SHOWN) -> Demonstrations:
     """Return the demonstrations of a project, with up to `shown` bad lines per file (None: all).
     Obstacles to a start are part of the result. Raises ModelError."""
-    with ChatFormat(find_model(config.model.name), config.model) as chat:
+    with ChatFormat(find_model(config.model.name, needs_weights(config)), config.model) as chat:
         data = collect(project, config, chat, shown)
     plan, problem = plan_of(config, data), None
     try:

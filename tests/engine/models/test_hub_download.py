@@ -5,14 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from engine.hardware.memory_plan import preflight
 from engine.models.download import pull_model
 from engine.models.facts import known_here
 from engine.models.hub_download import Progress
 from engine.models.jobs import DownloadQueue
 from engine.models.local import delete_model, local_models
 from engine.models.partial import PART, record_of, repo_folder
-from engine.models.registry import find_model, hub_models
+from engine.models.registry import find_model, hub_models, model_for, model_of
+from engine.protocol.config.project import ProjectConfig
 from engine.protocol.problems import ModelError
+from engine.protocol.records.runs import RunSpec
 from engine.protocol.requests.models import ModelDownload
 from tests.engine.models.conftest import NAME
 from tests.support.model_hub import COMMIT, ModelHub
@@ -40,6 +43,34 @@ def test_download_is_whole_listed_and_found(hub: ModelHub) -> None:
     assert known.counts is not None
     assert delete_model(NAME) == seen[-1].total
     assert NAME not in hub_models()
+
+
+def test_tokenizer_alone_is_found_for_clusters_and_completed_later(hub: ModelHub) -> None:
+    folder = pull_model(NAME, lambda _: None, weights=False)
+    assert not list(folder.glob("*.safetensors"))
+    assert not hub.ranges(WEIGHTS)
+    assert find_model(NAME, weights=False) == folder
+    with pytest.raises(ModelError, match="is not on this machine"):
+        find_model(NAME)
+    assert NAME not in hub_models()
+    config = ProjectConfig.model_validate({"model": {"name": NAME}})
+    at_cluster = ProjectConfig.model_validate(
+        {"model": {"name": NAME}, "backend": {"cluster": "box"}}
+    )
+    assert model_for(at_cluster) == folder
+    assert preflight(at_cluster, folder, [], folder).steps == at_cluster.train.steps
+    with pytest.raises(ModelError):
+        model_for(config)
+    spec = RunSpec(
+        id="r", name="n", kind="train", project="p", started_at=0.0, config=at_cluster,
+        model_path=str(folder),
+    )  # fmt: skip
+    assert model_of(spec) == folder
+    with pytest.raises(ModelError, match="is not on this machine"):
+        model_of(spec, here=True)  # as evaluation and export ask
+    whole, _ = _pull()
+    assert (whole / WEIGHTS).exists()
+    assert model_of(spec, here=True) == whole
 
 
 def test_cut_connection_is_continued_by_a_range_request(hub: ModelHub) -> None:

@@ -66,7 +66,7 @@ async def make_run(project: Path, request: StartRun) -> tuple[Path, RunSpec]:
     check_files(project, config)
     check_addresses(config, more=request.confirmed_addresses)
     await asyncio.to_thread(_check_cluster, config)
-    model = model_for(config.model)
+    model = model_for(config)
     data = None
     if request.kind == "sft":
         data = await asyncio.to_thread(_demonstrations, project, config, model)
@@ -124,7 +124,7 @@ async def check_sweep_run(project: Path, config: ProjectConfig) -> Path:
     check_files(project, config)
     check_addresses(config)
     await asyncio.to_thread(_check_cluster, config)
-    model = model_for(config.model)
+    model = model_for(config)
     await _check_rollouts(project, config)
     rubric_of(project, config.judge)
     return model
