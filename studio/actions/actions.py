@@ -124,6 +124,7 @@ ACTIONS: tuple[ActionSpec, ...] = (
     ActionSpec("engines.open", "Engines…", "cpu", "", ALWAYS, "Engine"),
     ActionSpec("servers.open", "Servers…", "server", "", ALWAYS, "Engine"),
     ActionSpec("clusters.add", "Add a cluster…", "plus", "", "engine", "Engine"),
+    ActionSpec("clusters.start", "Start SkyRL…", "play", "", "engine", "Engine"),
     ActionSpec("clusters.open", "Clusters…", "globe", "", ALWAYS, "Engine"),
     ActionSpec(
         "servers.connect", "Connect or reconnect the server", "plug-zap", "", "server", "Engine"

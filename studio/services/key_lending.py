@@ -26,24 +26,32 @@ def cluster_slot(name: str) -> str:
 def slot_content(spec: ClusterSpec, key: str) -> str:
     """Return what is stored for a cluster: its address and its key, so that a key is never sent to
     an address that it was not entered for."""
-    return f"{spec.address} {key}"
+    return f"{_target(spec)} {key}"
+
+
+def _target(spec: ClusterSpec) -> str:
+    """Return the address of a cluster and the server through which it is reached."""
+    return f"{spec.address}@{spec.host}" if spec.host else spec.address
 
 
 async def cluster_key(spec: ClusterSpec) -> str:
     """Return the stored key for a cluster and its address; empty if there is none. Raises
     KeyringError."""
     address, _, key = (await api_keys.get(cluster_slot(spec.name)) or "").partition(" ")
-    return key if address == spec.address else ""
+    return key if address == _target(spec) else ""
 
 
 async def lend_to_cluster(client: EngineClient, view: ClusterView) -> None:
     """Pass a cluster's key, from the keyring or else from the environment, to the engine. Raises
-    KeyringError if there is no key and the cluster is on another machine."""
+    KeyringError if there is no key and the cluster is on another machine. SkyRL as Atelier starts
+    it needs no key."""
+    if view.spec.skyrl is not None:
+        return
     key = os.environ.get(KEY_VARIABLE, "")
     try:
         key = await cluster_key(view.spec) or key
     except api_keys.KeyringError:
-        if not (key or view.has_key or is_loopback(view.spec.address)):
+        if not (key or view.has_key or (is_loopback(view.spec.address) and not view.spec.host)):
             raise
     if key:
         await client.lend_cluster_key(view.spec.name, key)

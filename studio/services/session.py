@@ -62,7 +62,7 @@ class Session(QObject):
         self.following = Following(link.pump, runs, self._shown)
         self.tasks = TaskScope(self)
         self.hosts = Hosts(link, feed, settings, self)
-        self.clusters = Clusters(link, settings, self)
+        self.clusters = Clusters(link, settings, self.hosts, self)
         for scope in (self.tasks, self.hosts.tasks, self.clusters.tasks):
             scope.failed.connect(lambda _, problem: self.problem_raised.emit(problem))
         self.hosts.run_states_changed.connect(self._run_states_changed)
@@ -346,7 +346,7 @@ class Session(QObject):
         if self._writing:
             await asyncio.wait(self._writing)
         await self.lend_keys()
-        await self.clusters.lend_key(cluster_of(request, self._config_of(request)))
+        await self.clusters.prepare(cluster_of(request, self._config_of(request)))
         if request.host:
             run = await self.hosts.begin(request.host, lambda client: client.start_run(request))
         else:
@@ -405,7 +405,7 @@ class Session(QObject):
                 if action in ("resume", "extend"):
                     await self.lend_keys()
                     spec = self.runs.state(wanted).spec
-                    await self.clusters.lend_key(spec.config.backend.cluster if spec else "")
+                    await self.clusters.prepare(spec.config.backend.cluster if spec else "")
                 return await client.command(wanted, order)
 
         self._job(command_job(action, wanted), give, self.take_run)

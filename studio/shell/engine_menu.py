@@ -10,7 +10,7 @@ from studio.actions.actions import Actions
 from studio.link.engine_state import LinkState
 from studio.main_window import PROJECTLESS, MainWindow
 from studio.services.session import Session
-from studio.store.servers.cluster_rows import row_of
+from studio.store.servers.cluster_rows import kind_of
 from studio.text import formatting
 from studio.theme.plain_tooltips import set_tip
 from studio.widgets.tables.status_dot import dot_icon
@@ -54,7 +54,8 @@ class EngineSwitcher(QObject):
             set_tip(pill, f"{name} · {words.text}")
         elif self.cluster and link.contact == "connected":
             state, dot = self._cluster_words(self.cluster)
-            pill.set_engine(f"{self.cluster} · cluster", dot)
+            view = self._session.clusters.view(self.cluster)
+            pill.set_engine(f"{self.cluster} · {kind_of(view, placed=True)}", dot)
             set_tip(pill, f"{self.cluster} · {state}")
         else:
             pill.set_engine(link.words, PILL.get(link.contact, link.contact))
@@ -102,7 +103,9 @@ class EngineSwitcher(QObject):
         names = [view.spec.name for view in self._session.clusters.all]
         for name in names:
             words, dot = self._cluster_words(name)
-            action = menu.addAction(dot_icon(dot), f"{name} · cluster, {words}".replace("&", "&&"))
+            kind = kind_of(self._session.clusters.view(name), placed=False)
+            text = f"{name} · {kind}, {words}".replace("&", "&&")
+            action = menu.addAction(dot_icon(dot), text)
             action.triggered.connect(partial(self._choose_cluster, name))
             action.setEnabled(bool(self.project))
             self._mark(action, self.cluster == name)
@@ -117,7 +120,7 @@ class EngineSwitcher(QObject):
         view = clusters.view(name)
         if view is None:
             return "not in the list", "gone"
-        row = row_of(view, clusters.testing(name))
+        row = clusters.row(view)
         return row.words, row.dot
 
     def _mark(self, action: QAction, chosen: bool) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PySide6.QtCore import QUrl, Signal
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QApplication, QFileDialog, QGridLayout, QWidget
+from PySide6.QtWidgets import QFileDialog, QGridLayout, QWidget
 
 from engine.protocol.problems import Problem
 from engine.protocol.requests.exports import (
@@ -22,6 +22,7 @@ from studio.widgets.cards.check_line import CheckLine
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.charts.gap_histogram import GapHistogram
 from studio.widgets.controls.buttons import Button
+from studio.widgets.controls.command_block import CommandBlock
 from studio.widgets.forms.form_fields import ChoiceField, PathField
 from studio.widgets.layouts import STRETCH, add, hbox, vbox
 from studio.widgets.tables.meter import MeterRow
@@ -341,17 +342,5 @@ class Commands(QWidget):
     def show_report(self, report: ExportReport) -> None:
         for row in self._rows:
             row.deleteLater()
-        self._rows = [self._row(one.tool, one.command, one.note) for one in report.commands]
+        self._rows = [CommandBlock(one.tool, one.command, one.note) for one in report.commands]
         add(self._column, *self._rows)
-
-    def _row(self, tool: str, command: str, note: str) -> QWidget:
-        row = QWidget()
-        column = vbox(parent=row, spacing=2)
-        head = hbox(Text(tool, "caption", 500, "muted"), STRETCH)
-        copy = Button("Copy", "quiet", icon="copy", height=24)
-        copy.clicked.connect(lambda: QApplication.clipboard().setText(command))
-        head.addWidget(copy)
-        add(column, head, Text(command, "mono-small", 400, "text", wrap=True, selectable=True))
-        if note:
-            column.addWidget(Text(note, "caption", 400, "faint", wrap=True))
-        return row

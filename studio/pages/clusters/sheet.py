@@ -1,22 +1,23 @@
-"""Sheet that adds or edits a cluster: name, base URL, SDK and API key, with a connection test."""
+"""Sheet that adds or edits a cluster: name, base URL, server, SDK and API key, with a connection
+test."""
 
 from PySide6.QtWidgets import QLineEdit, QWidget
 
 from engine.protocol.addresses import is_loopback
 from engine.protocol.problems import ConfigError, Problem
 from engine.protocol.requests.clusters import ClusterSpec, ClusterView, cluster_spec
+from studio.pages.clusters.result import Result
 from studio.runtime.tasks import TaskScope
-from studio.services.clusters import Clusters
-from studio.store.servers.cluster_rows import CLIENTS, models_words
-from studio.text import formatting
+from studio.services.session import Session
+from studio.store.servers.cluster_rows import CLIENTS
 from studio.widgets.cards.sheet import Sheet
 from studio.widgets.controls.buttons import Button
 from studio.widgets.forms.form import FormRow
 from studio.widgets.forms.form_fields import ChoiceField, TextField
-from studio.widgets.layouts import STRETCH, add, vbox
+from studio.widgets.layouts import STRETCH, add
 from studio.widgets.text.text import Text
 
-LABEL_PX = 92
+LABEL_PX = 116
 WORDS = (
     "A server with Tinker's API, hosted or your own. It gets the prompts and responses of runs "
     "that train there; the test sends nothing but the API key."
@@ -24,20 +25,23 @@ WORDS = (
 KEY_WORDS = "Stored in the system keyring; the engine keeps it in memory only."
 KEPT = "A key is stored. Leave the field empty to keep it."
 AGAIN = "Enter the API key again: the stored one was entered for another base URL."
+TESTING = "Testing the connection…"
+FIRST_TEST = "The first test installs the SDK, which can take a minute."
 PLAIN = "Use https://, or an SSH tunnel and http://127.0.0.1:PORT."
 
 
 class ClusterSheet(Sheet):
     """Sheet: `begin()` adds a cluster, `change(name)` edits one."""
 
-    def __init__(self, clusters: Clusters, tasks: TaskScope, host: QWidget) -> None:
+    def __init__(self, session: Session, tasks: TaskScope, host: QWidget) -> None:
         super().__init__("Add a cluster", host)
-        self._clusters, self._tasks = clusters, tasks
+        self._clusters, self._hosts, self._tasks = session.clusters, session.hosts, tasks
         self._editing = ""
         self._stored = False
         """Whether the keyring has a key for the cluster and address being edited."""
         self.name = TextField("Name", "tinker")
         self.address = TextField("Base URL", "https://host/path", mono=True)
+        self.host = ChoiceField("Reached through")
         self.client = ChoiceField("SDK", CLIENTS)
         self.key = TextField("API key", "paste the key", mono=True, secret=True)
         self._rows = {
@@ -45,12 +49,14 @@ class ClusterSheet(Sheet):
                             help="Name of the cluster in Atelier."),
             "address": FormRow("address", "Base URL", self.address, label_px=LABEL_PX,
                                help="Base URL of its API; http:// only on this machine."),
+            "host": FormRow("host", "Reached through", self.host, label_px=LABEL_PX,
+                            help="Server whose SSH tunnel leads to the cluster."),
             "client": FormRow("client", "SDK", self.client, label_px=LABEL_PX,
                               help="Client library that speaks the version of its server."),
             "key": FormRow("key", "API key", self.key, label_px=LABEL_PX,
                            help="Empty for a server without authentication."),
         }  # fmt: skip
-        self._result = TestResult()
+        self._result = Result()
         self._test = Button("Test connection", "outlined", icon="plug-zap", height=32)
         self._save = Button("Save", "primary", icon="check", height=32)
         self._build()
@@ -91,16 +97,31 @@ class ClusterSheet(Sheet):
         self._editing, self._stored = spec.name if spec else "", False
         self.name.set_value(spec.name if spec else "")
         self.address.set_value(spec.address if spec else "")
+        self._show_hosts(spec.host if spec else "")
         self.client.set_value(spec.client if spec else "tinker")
         self.key.set_value("")
         for row in self._rows.values():
             row.set_problem("")
         self._rows["name"].set_locked("The name cannot be changed" if spec else "")
         self._rows["key"].set_note(KEY_WORDS)
+        self._show_port()
         self._result.clear()
         self._set_busy("")
         if view is not None and (view.report or view.problem):
             self._result.show_view(view)
+
+    def _show_hosts(self, chosen: str) -> None:
+        """Offer the servers through which a cluster can be reached, and select `chosen`."""
+        names = [view.spec.name for view in self._hosts.all]
+        names += [chosen] if chosen and chosen not in names else []
+        self.host.set_choices([("", "Directly"), *((name, f"Server {name}") for name in names)])
+        self.host.set_value(chosen)
+
+    def _show_port(self) -> None:
+        """Show what a loopback address means behind a server."""
+        name = str(self.host.value() or "")
+        note = f"http://127.0.0.1:PORT is a port on {name}." if name else ""
+        self._rows["host"].set_note(note)
 
     def _show_stored(self, stored: bool) -> None:
         self._stored = stored
@@ -116,7 +137,7 @@ class ClusterSheet(Sheet):
         spec: ClusterSpec | None = None
         name, address = self.name.value().strip(), self.address.value().strip()
         try:
-            spec = cluster_spec(name, address, self.client.value())
+            spec = cluster_spec(name, address, self.client.value(), str(self.host.value() or ""))
         except ConfigError as error:
             found[error.problem.where] = error.problem.message
         if name != self._editing and self._clusters.view(name) is not None:
@@ -136,7 +157,7 @@ class ClusterSheet(Sheet):
     def _lacks_key(self, spec: ClusterSpec) -> bool:
         """Return whether the stored key was entered for another address."""
         view = self._clusters.view(self._editing)
-        changed = view is not None and view.spec.address != spec.address
+        changed = view is not None and view.spec.place != spec.place
         return changed and self._stored and not self.key.value().strip()
 
     # Actions
@@ -144,7 +165,7 @@ class ClusterSheet(Sheet):
     def _press_test(self) -> None:
         if (spec := self._spec()) is not None:
             self._set_busy("test")
-            self._result.show_progress()
+            self._result.show_progress(TESTING, FIRST_TEST)
             self._clusters.test_settings(
                 spec, self.key.value().strip(), self._tested, self._not_tested
             )
@@ -196,54 +217,12 @@ class ClusterSheet(Sheet):
             line.returnPressed.connect(self._press_save)
             line.textEdited.connect(lambda _, key=key: self._edited(key))
         self.client.edited.connect(lambda _: self._edited("client"))
+        self.host.edited.connect(lambda _: self._edited("host"))
 
     def _edited(self, key: str) -> None:
         """Remove messages that no longer fit the entered values."""
         if self._rows[key].problem():
             self._rows[key].set_note("")
+        if key == "host":
+            self._show_port()
         self._result.clear()
-
-
-class TestResult(QWidget):
-    """Result of a connection test: models and SDK, or the problem."""
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
-        self._title = Text("", "body", 600, wrap=True)
-        self._words = Text("", "label", 400, "muted", wrap=True, selectable=True)
-        self._models = Text("", "mono-small", 400, "text", wrap=True, selectable=True)
-        vbox(
-            self._title, self._words, self._models,
-            parent=self, margins=(0, 8, 0, 0), spacing=6,
-        )  # fmt: skip
-        self.clear()
-
-    def clear(self) -> None:
-        self._show("", "", "")
-
-    def show_progress(self) -> None:
-        words = "The first test installs the SDK, which can take a minute."
-        self._show("Testing the connection…", words, "")
-
-    def show_view(self, view: ClusterView) -> None:
-        """Show the result of a finished test."""
-        if view.problem is not None:
-            self.show_problem(view.problem)
-        elif view.report is not None:
-            count = formatting.plural(len(view.report.models), "model")
-            seconds = formatting.duration(view.report.seconds)
-            words = f"SDK {view.report.client} · answered in {seconds}"
-            self._show(f"Connected: {count}", words, models_words(view.report), "good")
-
-    def show_problem(self, problem: Problem, title: str = "Connection failed") -> None:
-        """Show why a test or another request failed, below a heading."""
-        self._show(title, f"{problem.message} {problem.hint}".strip(), "", "bad")
-
-    def _show(self, title: str, words: str, models: str, tone: str = "text") -> None:
-        self._title.set_words(title)
-        self._title.set_tone(tone)
-        self._words.set_words(words)
-        self._models.set_words(models)
-        self._words.setVisible(bool(words))
-        self._models.setVisible(bool(models))
-        self.setVisible(bool(title))

@@ -74,8 +74,10 @@ class SettingsPage(Page):
         self._engines.look()
         if self.session.connected:
             self.session.clusters.refresh()
+        self.session.clusters.watch(True)
 
     def leave(self) -> None:
+        self.session.clusters.watch(False)
         self._engines.rest()
 
     def show_section(self, key: str) -> None:

@@ -14,7 +14,7 @@ from engine.protocol.records.machine.backends import (
     ignored,
 )
 from engine.protocol.requests.clusters import ClusterView
-from studio.store.servers.cluster_rows import sending_words
+from studio.store.servers.cluster_rows import lacking_words, sending_words
 from studio.text import formatting
 
 BITS = {"8bit": "8 bits", "4bit": "4 bits"}
@@ -57,7 +57,12 @@ def _cluster_notes(config: ProjectConfig, cluster: ClusterView | None) -> dict[s
     if not name:
         return {}
     words, short = sending_words(cluster, name, config)
-    note = Note(words, "info", short) if cluster else Note(words, "bad", short, CLUSTERS)
+    if cluster is None:
+        note = Note(words, "bad", short, CLUSTERS)
+    elif lacking_words(cluster):
+        note = Note(words, "warn", short, CLUSTERS)
+    else:
+        note = Note(words, "info", short)
     decided = {f"backend.{key}": Note(f"{name} decides.") for key in DECIDED_BY_CLUSTER}
     return {"backend.cluster": note, **decided, "train.staleness": _staleness(config)}
 

@@ -11,6 +11,8 @@ from studio.widgets.painting.focus import KeyboardFocus
 from studio.widgets.painting.motion import Glide
 
 KINDS = ("primary", "outlined", "quiet", "danger")
+PRESSES = (Qt.Key.Key_Return, Qt.Key.Key_Enter, Qt.Key.Key_Space)
+"""Keys that press a button; a busy one ignores them."""
 _PADDING = {24: 8, 28: 11, 32: 14}
 _ICON = 14
 _GAP = 7
@@ -229,7 +231,7 @@ class Button(KeyboardFocus, QAbstractButton):
         super().leaveEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self.is_busy():
+        if self.is_busy() and event.key() in PRESSES:
             event.accept()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             self.click()

@@ -209,6 +209,6 @@ CHECKPOINTS = [
     Scene(
         "exported",
         exported,
-        [Row("Commands: Copy", "copied "), Row("ExportSheet._go", "url file:")],
+        [Row("CommandBlock._copy of Commands", "copied "), Row("ExportSheet._go", "url file:")],
     ),
 ]

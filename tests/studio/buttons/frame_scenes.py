@@ -6,6 +6,7 @@ from engine.protocol.requests.clusters import ClusterSpec
 from engine.trust.store import edit_record
 from studio.pages.settings.api_keys import KeysCard
 from studio.pages.settings.shortcuts import ShortcutList
+from studio.widgets.controls.command_block import CommandBlock
 from tests.studio.buttons.stage import Row, Scene, Stage
 from tests.support.namespaces import NAMESPACES
 
@@ -108,6 +109,24 @@ async def cluster_sheet(stage: Stage) -> None:
     if not sheet.is_open():
         sheet.change(CLUSTER.name)
         await stage.until(lambda: not stage.session.clusters.tasks.busy("key"))
+
+
+async def start_sheet(stage: Stage) -> None:
+    """Sheet that starts SkyRL on one node."""
+    await clusters(stage)
+    sheet = stage.studio.servers.start_sheet
+    if not sheet.is_open():
+        sheet.begin()
+
+
+async def several_nodes(stage: Stage) -> None:
+    """Commands that start SkyRL by hand on two nodes."""
+    await start_sheet(stage)
+    sheet = stage.studio.servers.start_sheet
+    if sheet.nodes.value() == 1:
+        sheet.model.set_value("org/model")
+        sheet.nodes.editor.stepUp()
+        await stage.until(lambda: sheet.findChildren(CommandBlock))
 
 
 async def typed_key(stage: Stage) -> None:
@@ -236,6 +255,7 @@ FRAME = [
         clusters,
         [
             Row("ClustersCard._add", "shown ClusterSheet"),
+            Row("ClustersCard._start", "shown StartSheet"),
             Row("ClusterRowView._edit", "shown ClusterSheet"),
             Row("ClusterRowView._remove", "shown Question Remove tunnel from the list"),
         ],
@@ -246,6 +266,19 @@ FRAME = [
         [
             Row("ClusterSheet: Close", "hidden ClusterSheet"),
             Row("ClusterSheet._save", "PUT /clusters .*tunnel"),
+        ],
+    ),
+    Scene(
+        "start of SkyRL",
+        start_sheet,
+        [Row("StartSheet._fold", "shown FormRow"), Row("StartSheet: Close", "hidden StartSheet")],
+    ),
+    Scene(
+        "SkyRL on several nodes",
+        several_nodes,
+        [
+            Row("CommandBlock._copy of StartSheet", "copied "),
+            Row("StartSheet._add", "shown ClusterSheet"),
         ],
     ),
     Scene(

@@ -7,7 +7,7 @@ from typing import Any, get_args
 from engine.protocol.requests.remote import FarEngine, HostTick, HostView
 from studio.services.servers import HostAction
 from tests.studio.buttons.stage import Row, Scene, Stage
-from tests.studio.fakes.clusters import HOSTED
+from tests.studio.fakes.clusters import HOSTED, SKYRL, server_of
 from tests.studio.fakes.servers import (
     BUILD,
     CODE,
@@ -21,6 +21,7 @@ from tests.studio.fakes.servers import (
 )
 
 SSH = "a server that is reached over SSH, with an engine of gigabytes on it"
+SKYRL_REASON = "SkyRL, an environment of gigabytes, on a server"
 TINKER = "a cluster of GPUs, and the client library of its API"
 RUN = "01JD5MAMBERKESTREL00000000"
 BRINGING = HostTick(stage="uploading", words="torch 2.13.0", done=210_000_000, total=526_000_000)
@@ -152,6 +153,31 @@ async def cluster_sheet(stage: Stage) -> None:
     sheet = stage.studio.servers.cluster_sheet
     if not sheet.is_open():
         sheet.change(HOSTED.name)
+
+
+async def skyrl(stage: Stage, state: str) -> None:
+    """SkyRL on a connected server as the only cluster; an empty state: the server is away."""
+    stage.studio.actions.trigger("clusters.open")
+    sheet = stage.studio.servers.cluster_sheet
+    if sheet.is_open():
+        sheet.close_sheet()
+    await set_server(stage, view(state="connected" if state else "away"))
+    server = server_of(SKYRL, state) if state else None
+    stage.backend.clusters.views = {}
+    stage.backend.clusters.put(SKYRL, server=server)
+    listed = stage.session.clusters
+    await listed.tasks.settled("list", "start skyrl", "stop skyrl")
+    listed.refresh()
+    await stage.until(lambda: [(one.spec, one.server) for one in listed.all] == [(SKYRL, server)])
+
+
+async def start_sheet(stage: Stage) -> None:
+    await clusters(stage)
+    sheet = stage.studio.servers.start_sheet
+    if not sheet.is_open():
+        sheet.begin()
+        sheet.place.set_value("")
+        sheet.model.set_value("org/model")
 
 
 async def moving(stage: Stage) -> None:
@@ -329,6 +355,33 @@ REMOTE = [
         cluster_sheet,
         [Row("ClusterSheet._test", "POST /clusters/check .*hosted")],
         fake=TINKER,
+    ),
+    Scene(
+        "SkyRL runs",
+        partial(skyrl, state="running"),
+        [
+            Row("ClusterRowView._copy", "copied .*skyrl.tinker.api"),
+            Row("ClusterRowView._stop", "POST /clusters/skyrl/stop"),
+        ],
+        fake=SKYRL_REASON,
+    ),
+    Scene(
+        "SkyRL is off",
+        partial(skyrl, state="off"),
+        [Row("ClusterRowView._start", "POST /clusters/skyrl/start")],
+        fake=SKYRL_REASON,
+    ),
+    Scene(
+        "the server of SkyRL is away",
+        partial(skyrl, state=""),
+        [Row("ClusterRowView._connect", "POST /hosts/box .*connect")],
+        fake=SKYRL_REASON,
+    ),
+    Scene(
+        "start of SkyRL",
+        start_sheet,
+        [Row("StartSheet._start", "POST /clusters/skyrl.*/start")],
+        fake=SKYRL_REASON,
     ),
     Scene("not here", checkpoint_not_local, [Row("ListCard._fetch", "POST .*/fetch")], fake=SSH),
     Scene(

@@ -1,4 +1,5 @@
-"""Cluster routes for the fake engine: the list, keys, and connection tests with given results."""
+"""Cluster routes for the fake engine: the list, keys, connection tests with given results, and
+starts of SkyRL."""
 
 import asyncio
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from engine.integrations.skyrl.commands import launch_commands
 from engine.protocol.problems import Problem
 from engine.protocol.requests.clusters import (
     CheckCluster,
@@ -15,7 +17,12 @@ from engine.protocol.requests.clusters import (
     ClusterReport,
     ClusterSpec,
     ClusterView,
+    LaunchCommands,
+    LaunchRequest,
     LendClusterKey,
+    SkyrlServer,
+    SkyrlSettings,
+    StartCluster,
 )
 from tests.studio.fakes.projects import refusal
 
@@ -35,6 +42,35 @@ WRONG_KEY = Problem(
     message="The cluster refused the API key.",
     hint="Enter the key again, or create another one in the console of the service.",
 )
+SETTINGS = SkyrlSettings(model="Qwen/Qwen3-8B")
+SKYRL = ClusterSpec(
+    name="skyrl", address="http://127.0.0.1:8123", client="tinker-json", host="box", skyrl=SETTINGS
+)
+OUT_OF_MEMORY = Problem(
+    code="skyrl.ended",
+    message="SkyRL ended while it loaded the model: out of memory on GPU 0.",
+    hint="Reduce the sequences per pass, or use more GPUs.",
+    detail="RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17.1GiB",
+)
+COMMAND = (
+    "/home/mara/.atelier-engine/environments/skyrl-gpu/bin/python -m skyrl.tinker.api --base-model "
+    "Qwen/Qwen3-8B --backend jax --host 127.0.0.1 --port 8123 --backend-config "
+    '\'{"tensor_parallel_size": 1, "max_lora_adapters": 4, "train_micro_batch_size": 8}\''
+)
+
+
+def server_of(spec: ClusterSpec, state: str, **values: Any) -> SkyrlServer:
+    """Return SkyRL's server of a cluster in a state."""
+    fields = {
+        "state": state,
+        "cluster": spec.name,
+        "settings": spec.skyrl,
+        "port": 8123,
+        "environment": "skyrl-gpu",
+        "command": COMMAND,
+        "log": f"/home/mara/.atelier-engine/skyrl/{spec.name}.log",
+    }
+    return SkyrlServer.model_validate({**fields, **values})
 
 
 class FakeClusters:
@@ -47,6 +83,11 @@ class FakeClusters:
         self.good_keys: set[str] = set()
         self.pace_s = 0.0
         """Duration of a test."""
+        self.starts: list[tuple[str, StartCluster]] = []
+        self.stops: list[str] = []
+        self.launches: list[LaunchRequest] = []
+        self.lists = 0
+        """Number of times that the list was requested."""
 
     def put(self, spec: ClusterSpec, **values: Any) -> None:
         self.views[spec.name] = ClusterView(spec=spec, **values)
@@ -56,7 +97,10 @@ class FakeClusters:
             ("/clusters", self._list, "GET"),
             ("/clusters", self._put, "PUT"),
             ("/clusters/check", self._check_settings, "POST"),
+            ("/clusters/commands", self._commands, "POST"),
             ("/clusters/{name}", self._remove, "DELETE"),
+            ("/clusters/{name}/start", self._start, "POST"),
+            ("/clusters/{name}/stop", self._stop, "POST"),
             ("/clusters/{name}/check", self._check, "POST"),
             ("/clusters/{name}/key", self._lend_key, "PUT"),
         ]
@@ -65,6 +109,7 @@ class FakeClusters:
         return ClusterList(clusters=[self.views[name] for name in sorted(self.views)])
 
     async def _list(self, request: Request) -> ClusterList:
+        self.lists += 1
         return self._listed()
 
     async def _put(self, request: Request) -> ClusterList:
@@ -101,3 +146,36 @@ class FakeClusters:
         self.keys[name] = body.key
         self.views[name] = self.views[name].model_copy(update={"has_key": bool(body.key)})
         return Response(status_code=204)
+
+    # SkyRL
+
+    def serve(self, name: str, state: str, **values: Any) -> None:
+        """Set the state of SkyRL's server of a listed cluster."""
+        view = self.views[name]
+        server = server_of(view.spec, state, **values)
+        self.views[name] = view.model_copy(update={"server": server})
+
+    async def _start(self, request: Request) -> ClusterView:
+        """Start the server; it is `installing` until a test changes its state."""
+        name = request.path_params["name"]
+        body = StartCluster.model_validate(await request.json())
+        self.starts.append((name, body))
+        self.put(
+            ClusterSpec(
+                name=name, address="http://127.0.0.1:8123", client="tinker-json", host=body.host,
+                skyrl=body.settings,
+            )
+        )  # fmt: skip
+        self.serve(name, "installing")
+        return self.views[name]
+
+    async def _stop(self, request: Request) -> ClusterView:
+        name = request.path_params["name"]
+        self.stops.append(name)
+        self.serve(name, "off", port=0, command="", log="")
+        return self.views[name]
+
+    async def _commands(self, request: Request) -> LaunchCommands:
+        body = LaunchRequest.model_validate(await request.json())
+        self.launches.append(body)
+        return LaunchCommands(commands=launch_commands(body))

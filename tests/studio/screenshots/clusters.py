@@ -11,9 +11,19 @@ from typing import Any
 
 from PySide6.QtWidgets import QApplication
 
+from engine.protocol.requests.remote import HostTick
 from studio.app import Studio
-from tests.studio.fakes.clusters import HOSTED, REPORT, TUNNEL, WRONG_KEY
+from tests.studio.fakes.clusters import (
+    HOSTED,
+    OUT_OF_MEMORY,
+    REPORT,
+    SKYRL,
+    TUNNEL,
+    WRONG_KEY,
+    server_of,
+)
 from tests.studio.fakes.engine import FakeEngine
+from tests.studio.fakes.servers import view
 from tests.studio.screenshots.pages import (
     SIZES,
     fill_workspace,
@@ -33,6 +43,99 @@ def add_clusters(studio: Studio, engine: FakeEngine) -> None:
     engine.clusters.put(TUNNEL)
     engine.clusters.put(HOSTED.model_copy(update={"name": "old-key"}), problem=WRONG_KEY)
     studio.session.clusters.refresh()
+
+
+def add_skyrl(studio: Studio, engine: FakeEngine) -> None:
+    """Add SkyRL in several states, on a connected server, on one that is not, and here."""
+
+    def cluster(name: str, host: str, state: str, **values: Any) -> None:
+        spec = SKYRL.model_copy(update={"name": name, "host": host})
+        engine.clusters.put(spec, server=server_of(spec, state, **values))
+
+    engine.servers.put(view(state="connected"))
+    engine.servers.put(view("attic"))
+    engine.servers.put(view("lab-3", state="connected"))
+    cluster("box", "box", "running")
+    cluster("cpu", "", "off", port=0, command="", log="")
+    cluster("large", "lab-3", "failed", problem=OUT_OF_MEMORY)
+    cluster("new", "lab-3", "installing", command="")
+    engine.clusters.put(SKYRL.model_copy(update={"name": "spare", "host": "attic"}))
+    through = TUNNEL.model_copy(update={"name": "tunnel", "host": "box"})
+    engine.clusters.put(through, report=REPORT)
+    studio.session.clusters.refresh()
+
+
+async def skyrl(studio: Studio, engine: FakeEngine, folder: Path) -> None:
+    add_skyrl(studio, engine)
+    studio.actions.trigger("clusters.open")
+    await settle(0.8)
+    await take(studio, folder, "skyrl-rows")
+    studio.window.show_page("run")
+    studio.session.choose_place("", "box")
+    await settle(0.4)
+    for scheme in ("dark", "light"):
+        studio.settings.update(theme=scheme)
+        studio.window.resize(*SIZES[0])
+        await settle()
+        studio.actions.trigger("engine.choose")
+        await settle()
+        studio.window.grab().save(str(folder / f"skyrl-pill-{scheme}.png"))
+        studio.frame.switcher.menu.grab().save(str(folder / f"skyrl-menu-{scheme}.png"))
+        studio.frame.switcher.menu.close()
+    studio.window.show_page("setup")
+    await settle(0.6)
+    await take(studio, folder, "skyrl-setup")
+    page: Any = studio.pages["setup"]
+    scroll = page._stack.widget(0)
+    scroll.verticalScrollBar().setValue(scroll.verticalScrollBar().maximum())
+    await take(studio, folder, "skyrl-setup-backend")
+    studio.session.choose_place("", "")
+
+
+async def start(studio: Studio, engine: FakeEngine, folder: Path) -> None:
+    add_skyrl(studio, engine)
+    studio.actions.trigger("clusters.open")
+    await settle(0.6)
+    studio.actions.trigger("clusters.start")
+    await settle(0.6)
+    dialog: Any = studio.servers.start_sheet
+    await take(studio, folder, "start")
+    dialog.place.set_value("attic")
+    dialog._show_place()
+    dialog._unfold(True)
+    dialog._rows["model"].set_problem("Choose a base model, or enter its name or folder.")
+    await take(studio, folder, "start-options")
+    dialog._unfold(False)
+    dialog._rows["model"].set_problem("")
+    dialog.place.set_value("box")
+    dialog._show_place()
+    engine.held.add("POST /clusters/skyrl/start")
+    dialog._press_start()
+    tick = HostTick(stage="syncing", words="Qwen3-8B", done=5_300_000_000, total=16_400_000_000)
+    engine.servers.change("box", tick=tick)
+    await settle(0.6)
+    await take(studio, folder, "start-uploading")
+    engine.held.clear()
+    await settle(0.6)
+    engine.servers.change("box", tick=None)
+    studio.actions.trigger("clusters.start")
+    await settle(0.4)
+    dialog.nodes.set_value(3)
+    dialog._show_nodes()
+    await settle(0.6)
+    await take(studio, folder, "start-nodes")
+    dialog.close_sheet()
+    studio.servers.cluster_sheet.begin()
+    await settle(0.4)
+    form: Any = studio.servers.cluster_sheet
+    form.host.set_value("box")
+    form._show_port()
+    await take(studio, folder, "sheet-through")
+    form.close_sheet()
+    dialog.change("large")
+    await settle(0.4)
+    await take(studio, folder, "sheet-skyrl")
+    dialog.close_sheet()
 
 
 async def empty(studio: Studio, engine: FakeEngine, folder: Path) -> None:
@@ -105,6 +208,8 @@ SHOTS: dict[str, Shot] = {
     "sheet": sheet,
     "menu": menu,
     "setup": setup,
+    "skyrl": skyrl,
+    "start": start,
 }
 
 

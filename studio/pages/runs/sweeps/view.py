@@ -310,7 +310,7 @@ class SweepsView(QWidget):
 
     async def _lend_keys(self) -> None:
         await self._session.lend_keys()
-        await self._session.clusters.lend_key(self._session.cluster)
+        await self._session.clusters.prepare(self._session.cluster)
 
     @Slot(object)
     def _plan(self, overrides: dict[str, Any]) -> None:
