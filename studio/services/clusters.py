@@ -21,7 +21,7 @@ from studio.services import api_keys
 from studio.services.key_lending import cluster_key, cluster_slot, lend_to_cluster, slot_content
 from studio.services.servers import Hosts
 from studio.services.settings import SettingsStore
-from studio.store.servers.cluster_rows import CHANGING, ClusterRow, is_up, row_of
+from studio.store.servers.cluster_rows import CHANGING, ClusterRow, row_of
 
 SETTING = "backend.cluster"
 POLL_MS = 2000
@@ -225,13 +225,11 @@ class Clusters(QObject):
             await api_keys.put(cluster_slot(spec.name), slot_content(spec, key))
 
     def remove(self, name: str) -> None:
-        """Remove a cluster and its stored key, and stop SkyRL if it runs as this cluster; projects
-        that were to train there train on this machine."""
+        """Remove a cluster and its stored key; the engine stops SkyRL if it runs as this cluster.
+        Projects that were to train there train on this machine."""
         self.tasks.run(f"remove {name}", self._remove(name))
 
     async def _remove(self, name: str) -> None:
-        if (view := self.view(name)) is not None and is_up(view.server):
-            await self._client.stop_cluster(name)
         self._take(await self._client.remove_cluster(name))
         kept = {p: n for p, n in self._settings.current.clusters.items() if n != name}
         self._settings.update(clusters=kept)
@@ -251,15 +249,13 @@ class Clusters(QObject):
         failed: Failed | None = None,
     ) -> None:
         """Start SkyRL as a cluster, on this machine or a server, which is connected first; a start
-        uploads the model that the server lacks. SkyRL that runs as this cluster is stopped before.
-        Calls `done(None)` or `failed(problem)`."""
+        uploads the model that the server lacks. SkyRL that runs as this cluster with other settings
+        is replaced. Calls `done(None)` or `failed(problem)`."""
         self.tasks.run(f"start {name}", self._start(name, request), done, failed)
 
     async def _start(self, name: str, request: StartCluster) -> None:
         if request.host:
             await self._hosts.ready(request.host)
-        if (view := self.view(name)) is not None and is_up(view.server):
-            await self._client.stop_cluster(name)
         await self._client.start_cluster(name, request)
         await self._load()
 

@@ -6,7 +6,7 @@ ACTIONS = {
     "list": "all added clusters",
     "add": "add a cluster to the list, or change one; nothing is sent anywhere",
     "check": "test the connection, and list the models that the cluster serves",
-    "remove": "remove a cluster from the list; nothing is changed on its server",
+    "remove": "remove a cluster from the list, and end SkyRL's server if Atelier runs it",
     "serve": "start SkyRL's server on this machine or a server, and add it to the list",
     "start": "start SkyRL's server of a listed cluster again, with the same settings",
     "stop": "end SkyRL's server of a cluster; its checkpoints are kept",

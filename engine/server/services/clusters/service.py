@@ -2,6 +2,7 @@
 starts of SkyRL's server."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,10 +109,14 @@ class ClusterService:
             self._keys.pop(spec.name, None)
 
     async def remove(self, name: str) -> None:
-        """Remove a cluster from the list, and forget its key. Raises Refused if it is unknown, or
+        """Remove a cluster from the list, forget its key, and end SkyRL's server if it runs as this
+        cluster; on a server that is not connected it goes on. Raises Refused if it is unknown, or
         used by an active run."""
-        await self._require(name)
+        spec = await self._require(name)
         self._require_unused(name, "then remove the cluster")
+        if spec.skyrl is not None:
+            with contextlib.suppress(AtelierError):  # its machine is not connected, or is gone
+                await self._end_server(spec)
         await asyncio.to_thread(remove_cluster, name)
         self._keys.pop(name, None)
         self._tested.pop(name, None)
@@ -120,8 +125,9 @@ class ClusterService:
 
     async def start(self, name: str, request: StartCluster) -> ClusterView:
         """Begin to start SkyRL's server as cluster `name`, and add the cluster to the list; a
-        server that lacks the model receives it first. Raises Refused, ConfigError, ModelError,
-        LaunchError."""
+        server that lacks the model receives it first. One that runs as this cluster with other
+        settings is replaced. Raises Refused, also while an active run uses it with other settings,
+        ConfigError, ModelError, LaunchError."""
         earlier = await self._find(name)
         if earlier and (earlier.skyrl is None or earlier.host != request.host):
             where = earlier.place if earlier.skyrl is None else earlier.host or "this machine"
@@ -131,6 +137,8 @@ class ClusterService:
                 "Choose another name, or remove it first.",
                 where="name",
             )
+        if earlier and earlier.skyrl != request.settings:
+            self._require_unused(name, "then change its settings")
         order = StartSkyrl(cluster=name, settings=request.settings)
         if request.host:
             host = self._hosts.host(request.host)
@@ -161,15 +169,18 @@ class ClusterService:
             )
         self._require_unused(name, "then stop the cluster")
         if spec.host:
-            client = await self._hosts.host(spec.host).connected()
-            server = await client.skyrl()
-            if server.cluster == name:
-                server = await client.stop_skyrl()
-        elif self._skyrl.view.cluster == name:
-            server = await self._skyrl.stop()
-        else:
-            server = self._skyrl.view
-        return self._view(spec, {spec.host: server})
+            await self._hosts.host(spec.host).connected()
+        return self._view(spec, {spec.host: await self._end_server(spec)})
+
+    async def _end_server(self, spec: ClusterSpec) -> SkyrlServer:
+        """End the server if it runs as this cluster; returns the state of its machine. Raises
+        Refused if that is not connected."""
+        if not spec.host:
+            ours = self._skyrl.view.cluster == spec.name
+            return await self._skyrl.stop() if ours else self._skyrl.view
+        client = self._hosts.host(spec.host).tunnel.client
+        server = await client.skyrl()
+        return await client.stop_skyrl() if server.cluster == spec.name else server
 
     async def access(self, config: ProjectConfig) -> ClusterAccess | None:
         """Access to the cluster of the settings; None if they name none. Waits until its server is

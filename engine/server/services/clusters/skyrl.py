@@ -70,11 +70,15 @@ class SkyrlService:
         await self.stop()
 
     async def start(self, request: StartSkyrl) -> SkyrlServer:
-        """Begin to start the server; no effect if it runs with these settings. Raises Refused while
-        it runs with others, ModelError if the model is not on this machine."""
-        if self.busy:
-            if (self.view.cluster, self.view.settings) == (request.cluster, request.settings):
+        """Begin to start the server, in place of one with other settings; no effect if it runs with
+        these. Raises Refused while it runs as another cluster, ModelError if the model is not on
+        this machine; the server then goes on."""
+        if self.busy and self.view.cluster == request.cluster:
+            if self.view.settings == request.settings:
                 return self.view
+            await asyncio.to_thread(self._locate, request.settings.model)
+            await self.stop()
+        elif self.busy:
             raise Refused.of(
                 "skyrl.other",
                 f"SkyRL's server already runs on this machine, as the cluster {self.view.cluster} "

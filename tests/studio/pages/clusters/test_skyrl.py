@@ -14,8 +14,6 @@ from engine.protocol.requests.clusters import ClusterSpec, SkyrlSettings
 from engine.protocol.requests.remote import HostTick
 from studio.app import Studio
 from studio.services import clusters as cluster_service
-from studio.services.notifications import Question
-from studio.widgets.controls.buttons import Button
 from studio.widgets.controls.command_block import CommandBlock
 from tests.studio.buttons.conftest import MemoryKeyring
 from tests.studio.conftest import Run, until
@@ -357,32 +355,7 @@ def test_edit_starts_with_other_settings(
             sheet._start.setFocus()
             press(Qt.Key.Key_Return)
             await until(lambda: len(engine.clusters.starts) == 2)
-            assert engine.clusters.stops == ["skyrl"]
-
-    run(job())
-
-
-@pytest.mark.parametrize("state", ["running", "off"])
-def test_removal_stops_skyrl(
-    engine: FakeEngine, run: Run, qapp: QApplication, tmp_path: Path, state: str
-) -> None:
-    async def job() -> None:
-        engine.clusters.put(HERE, server=server_of(HERE, state))
-        async with studio_on(engine, qapp, tmp_path) as studio:
-            await until(lambda: studio.session.clusters.all)
-            studio.actions.trigger("clusters.open")
-            studio.window.activateWindow()
-            remove = row(studio)._remove
-            remove.setFocus()
-            QTest.keyClick(remove, Qt.Key.Key_Return)
-            await until(lambda: isinstance(QApplication.activeModalWidget(), Question))
-            question: Any = QApplication.activeModalWidget()
-            buttons = question.findChildren(Button)
-            button = next(one for one in buttons if one.words() == "Remove")
-            button.setFocus()
-            QTest.keyClick(button, Qt.Key.Key_Return)
-            await until(lambda: not studio.session.clusters.all)
-            assert engine.clusters.stops == (["skyrl"] if state == "running" else [])
+            assert engine.clusters.stops == []  # the engine replaces it
 
     run(job())
 
