@@ -180,12 +180,33 @@ def test_stopped_server_is_named_by_start_and_starts_again(
     until(lambda: state(pair).state == "running", READY_S)
 
 
+def test_other_settings_replace_the_server_and_removal_ends_it(
+    pair: ServerPair, skyrl: StartCluster
+) -> None:
+    engine = pair.home
+    before = {one.pid for one in servers(pair)}
+    bad = skyrl.settings.model_copy(update={"model": "nobody/nothing"})
+    with pytest.raises(Refused, match="nobody/nothing"):
+        engine.call(
+            lambda client: client.start_cluster(CLUSTER, StartCluster(host=NAME, settings=bad))
+        )
+    assert {one.pid for one in servers(pair)} == before
+    other = skyrl.settings.model_copy(update={"sequences": 8})
+    engine.call(
+        lambda client: client.start_cluster(CLUSTER, StartCluster(host=NAME, settings=other))
+    )
+    until(lambda: state(pair).state == "running", READY_S)
+    assert state(pair).settings == other
+    assert not {one.pid for one in servers(pair)} & before
+    engine.call(lambda client: client.remove_cluster(CLUSTER))
+    assert not servers(pair)
+    assert not engine.call(lambda client: client.clusters()).clusters
+
+
 def test_model_that_cannot_be_served_fails_in_words(pair: ServerPair, home: Path) -> None:
     engine = pair.home
     settings = SkyrlSettings(model=str(home / "nothing"))
     request = StartCluster(host=NAME, settings=settings)
-    if state(pair).state != "off":
-        engine.call(lambda client: client.stop_cluster(CLUSTER))
     with pytest.raises((Refused, ConfigError), match="nothing"):
         engine.call(lambda client: client.start_cluster("nothing", request))
     assert not servers(pair)

@@ -224,16 +224,18 @@ def cluster_of(project: Path, overrides: dict[str, Any]) -> str:
 async def lend_cluster_key(client: EngineClient, name: str) -> None:
     """Send the engine, which keeps it in memory, the API key of a cluster (name empty: none), from
     the environment or typed without being shown. Asks for none if the engine has it, or if the
-    cluster is on this machine."""
+    address is a loopback one; SkyRL that Atelier starts gets none."""
     if not name:
-        return
-    if key := os.environ.get(KEY_VARIABLE, ""):
-        await client.lend_cluster_key(name, key)
         return
     clusters = (await client.clusters()).clusters
     view = next((one for one in clusters if one.spec.name == name), None)
-    if view is None or view.has_key or is_loopback(view.spec.address):
+    if view is None or view.spec.skyrl is not None:
         return  # an unknown cluster is refused when it is used
+    if key := os.environ.get(KEY_VARIABLE, ""):
+        await client.lend_cluster_key(name, key)
+        return
+    if view.has_key or is_loopback(view.spec.address):
+        return
     if not sys.stdin.isatty():
         raise ConfigError.of(
             "cluster.no_key",

@@ -100,7 +100,9 @@ class ClusterService:
     async def put(self, spec: ClusterSpec) -> None:
         """Add a cluster or change its settings. A key that was lent for another address is
         forgotten. Raises ConfigError for an address that is not encrypted, Refused if an active run
-        uses the cluster with other settings."""
+        uses the cluster with other settings, or if its server is unknown."""
+        if spec.host:
+            self._hosts.host(spec.host)
         earlier = await self._find(spec.name)
         if earlier and earlier != spec:
             self._require_unused(spec.name, "then change the cluster")
