@@ -1,0 +1,76 @@
+"""SkyRL in the window over a real engine: started on this machine, trained on and stopped, by
+keyboard alone."""
+
+from pathlib import Path
+from typing import Any
+
+import keyring
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QApplication
+
+from tests.engine_http.conftest import CACHE, make_project
+from tests.studio.buttons.conftest import MemoryKeyring
+from tests.studio.conftest import Run, until
+from tests.studio.real_engine.test_clusters import press, tab_to, type_text
+from tests.studio.real_window import page_of, window
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
+SOON_S, READY_S, TRAINED_S = 30.0, 120.0, 240.0
+Key = Qt.Key
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = MemoryKeyring()
+    monkeypatch.setattr(keyring, "get_keyring", lambda: ring)
+    monkeypatch.setenv("XDG_CACHE_HOME", CACHE)  # SkyRL and the SDK are installed once
+
+
+def test_skyrl_started_by_keyboard_trains_the_project(
+    run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path, clean_home: Path
+) -> None:
+    project = make_project(tmp_path / "workspace" / "letters", tiny_model)
+    settings = project / "project.toml"
+    settings.write_text(settings.read_text().replace("rank = 4", "rank = 4\nalpha = 32"))
+
+    async def job() -> None:
+        async with window(qapp, tmp_path / "workspace") as studio:
+            session = studio.session
+            studio.window.activateWindow()
+            session.open_project(str(project), "setup")
+            await until(lambda: session.project.path == str(project), SOON_S)
+            await until(lambda: not session.tasks.busy("project"), SOON_S)
+            studio.actions.trigger("clusters.start")
+            sheet: Any = studio.servers.start_sheet
+            await until(lambda: sheet.is_open() and sheet.name.editor.hasFocus(), SOON_S)
+            type_text("small")
+            assert sheet.model.value() == str(tiny_model)  # that of the open project
+            tab_to("Start")
+            press(Key.Key_Return)
+            await until(lambda: not sheet.is_open(), SOON_S)
+            studio.actions.trigger("clusters.open")
+            settings_page: Any = page_of(studio, "settings")
+            row = settings_page.clusters.rows["small"]
+            await until(lambda: row._words.words().startswith("running"), READY_S)
+
+            studio.actions.trigger("engine.choose")
+            menu = studio.frame.switcher.menu
+            action = next(one for one in menu.actions() if one.text().startswith("small"))
+            menu.setActiveAction(action)
+            QTest.keyClick(menu, Key.Key_Return)
+            studio.actions.trigger("run.train")
+            await until(lambda: session.run.run_id, SOON_S)
+            state = session.runs.state(session.run.run_id)
+            await until(lambda: state.status in ("finished", "failed"), TRAINED_S)
+            assert state.status == "finished", state.problem
+            assert state.cluster.name == "small"
+
+            studio.actions.trigger("clusters.open")
+            row._stop.setFocus()
+            press(Key.Key_Return)
+            await until(lambda: row._words.words() == "off", SOON_S)
+            assert session.clusters.view("small").server.state == "off"
+
+    run(job())
