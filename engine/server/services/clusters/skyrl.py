@@ -19,6 +19,7 @@ from engine.integrations.skyrl.server import (
     free_port,
     skyrl_server,
 )
+from engine.integrations.skyrl.snapshots import delete_snapshots
 from engine.models.registry import find_model
 from engine.protocol.problems import AtelierError, Problem, Refused
 from engine.protocol.requests.clusters import SkyrlServer, StartSkyrl
@@ -28,6 +29,8 @@ from engine.runtime.locks import Busy, released, take_lock
 
 RESTART_S = (1.0, 5.0, 30.0)
 """Pauses in seconds before the server is started again after it has ended by itself."""
+TIDY_S = 60.0
+"""Seconds between two deletions of old sampler snapshots."""
 STEADY_S = 600.0
 """Seconds after which a running server counts as steady: earlier ends are forgotten."""
 
@@ -134,11 +137,15 @@ class SkyrlService:
             self._show("installing", problem=self.view.problem)
         elif self.view.state != "restarting":
             self._show("starting")
+        # no model is loaded after a restart, and runs resume from saved states alone
+        await asyncio.to_thread(delete_snapshots, plan.state, 0, 0.0)
         try:
             async with skyrl_server(plan, log, self.pids.add) as process:
                 started_s = time.monotonic()
                 self._show("running")
-                await process.wait()
+                ended = asyncio.ensure_future(process.wait())
+                while not (await asyncio.wait({ended}, timeout=TIDY_S))[0]:
+                    await asyncio.to_thread(delete_snapshots, plan.state)
         finally:
             self.pids.clear()
         return time.monotonic() - started_s > STEADY_S
