@@ -4,6 +4,7 @@ import json
 import shlex
 
 from engine.integrations.skyrl.server import backend_settings
+from engine.models.registry import starter_called
 from engine.protocol.requests.clusters import LaunchCommand, LaunchRequest
 
 COORDINATOR_PORT = 7777
@@ -27,13 +28,15 @@ def launch_commands(request: LaunchRequest) -> list[LaunchCommand]:
     """Commands in order, each with the place where it is executed. Nodes besides the first are
     found by the address FIRST_NODE, which a person replaces."""
     several = request.nodes > 1
+    starter = starter_called(request.settings.model)
+    model = starter.hub_id if starter else request.settings.model
     backend: dict[str, object] = dict(backend_settings(request.settings))
     if several:
         backend["coordinator_address"] = f"FIRST_NODE:{COORDINATOR_PORT}"
         backend["num_processes"] = request.nodes
     server = [
         "~/.local/bin/uv run --extra tinker --extra jax -m skyrl.tinker.api",
-        f"--base-model {shlex.quote(request.settings.model)} --backend jax",
+        f"--base-model {shlex.quote(model)} --backend jax",
         f"--host 127.0.0.1 --port {request.port}",
         '--database-url "sqlite:///$HOME/skyrl/tinker.db"',
         '--checkpoints-base "$HOME/skyrl/checkpoints"',

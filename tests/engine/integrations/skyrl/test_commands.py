@@ -26,6 +26,13 @@ def test_one_node_gets_no_coordinator() -> None:
     assert "coordinator_address" not in backend
 
 
+def test_starter_is_named_as_on_the_hub() -> None:
+    settings = SETTINGS.model_copy(update={"model": "smollm2-135m-instruct"})
+    _, server = launch_commands(LaunchRequest(settings=settings))
+    name = words_after(server.command, "--base-model")
+    assert name == "HuggingFaceTB/SmolLM2-135M-Instruct"
+
+
 def test_every_further_node_gets_its_number() -> None:
     _, server, *others = launch_commands(LaunchRequest(settings=SETTINGS, nodes=3))
     backend = json.loads(words_after(server.command, "--backend-config"))
