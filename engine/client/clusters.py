@@ -7,6 +7,7 @@ from engine.protocol.requests.clusters import (
     ClusterList,
     ClusterSpec,
     ClusterView,
+    DiscardSaved,
     LaunchCommands,
     LaunchRequest,
     SkyrlServer,
@@ -76,6 +77,11 @@ class ClusterCalls(Transport):
         """Start SkyRL's server on the machine of this engine. Raises Refused while it runs as
         another cluster or with other settings, ModelError if the model is not there."""
         return await self._ask("POST", "/skyrl", SkyrlServer, body=request)
+
+    async def discard_saved(self, request: DiscardSaved) -> None:
+        """Delete a snapshot or saved state of the server on the machine of this engine; no effect
+        if there is none."""
+        await self._send("POST", "/skyrl/discard", json=request.model_dump())
 
     async def stop_skyrl(self) -> SkyrlServer:
         """End SkyRL's server on the machine of this engine; no effect if it is off."""

@@ -132,6 +132,9 @@ def test_run_survives_kills_of_skyrl_tunnel_and_remote_engine(
     restarts = [e for e in engine.wait(run) if isinstance(e, WorkerRestarted)]
     print(f"{len(restarts)} restarts of the client: {[one.problem.code for one in restarts]}")
     assert len(restarts) >= 2
+    state_folder = pair.base / "data" / "atelier" / "skyrl" / CLUSTER
+    snapshots = list(state_folder.glob("checkpoints/*/sampler_weights/*.tar.gz"))
+    assert len(snapshots) <= 3  # of 14 steps: SkyRL itself deletes none
 
 
 def test_only_loopback_and_private_sockets_are_used(pair: ServerPair, skyrl: StartCluster) -> None:

@@ -42,7 +42,7 @@ PATHS = (
     "/models/here", "/models/search", "/models/facts", "/models/checks", "/models/downloads",
     "/models/delete",
     "/clusters", "/clusters/check", "/clusters/x", "/clusters/x/check", "/clusters/x/key",
-    "/clusters/commands", "/clusters/x/start", "/clusters/x/stop", "/skyrl",
+    "/clusters/commands", "/clusters/x/start", "/clusters/x/stop", "/skyrl", "/skyrl/discard",
     "/judges/check", "/sweeps", "/sweeps/plan", "/sweeps/x", "/sweeps/x/events",
 )  # fmt: skip
 

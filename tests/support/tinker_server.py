@@ -103,6 +103,7 @@ class TinkerServer:
             if asked.method == "DELETE":
                 run, _, name = path.removeprefix("training_runs/").partition("/checkpoints/")
                 self.snapshots.pop(f"tinker://{run}/{name}", None)
+                self.states.pop(f"tinker://{run}/{name}", None)
                 return Said(status=204)
             if path == "retrieve_future":
                 return self._future(body["request_id"])

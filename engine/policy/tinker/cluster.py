@@ -1,8 +1,9 @@
 """Connection to a cluster through its client process: typed calls, each with a deadline."""
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
@@ -40,6 +41,9 @@ class ClusterAccess(NamedTuple):
     socket: Path | None = None
     """Local Unix socket that is forwarded to the cluster's address; None for a direct
     connection."""
+    discard: Callable[[str], Awaitable[None]] | None = None
+    """Deletes a snapshot or saved state by its path, for a server whose API cannot; raises
+    AtelierError."""
 
 
 class Completion(Value):
@@ -52,8 +56,8 @@ class Cluster:
     cannot be reached, or a deadline has passed: the run then resumes from its last checkpoint.
     They raise PolicyError if the cluster refuses a request."""
 
-    def __init__(self, child: Child, spec: ClusterSpec) -> None:
-        self._child, self.spec = child, spec
+    def __init__(self, child: Child, access: ClusterAccess) -> None:
+        self._child, self.spec, self._discard = child, access.spec, access.discard
         self._process = psutil.Process(child.pid)
         self._process.create_time()  # read now and kept: it cannot be read after its end
         self.models: list[ClusterModel] = []
@@ -68,7 +72,7 @@ class Cluster:
         python = await asyncio.to_thread(python_of, spec.client)
         argv = [str(python), "-P", str(ISOLATED), "engine.policy.tinker.client"]
         child = await Child.spawn("cluster", argv, cwd=ROOT, log=log)
-        cluster = cls(child, spec)
+        cluster = cls(child, access)
         try:
             socket = str(access.socket or "")
             found = await cluster._ask(
@@ -141,7 +145,14 @@ class Cluster:
     async def drop(self, path: str) -> None:
         """Forget the sampler of a snapshot, and delete the snapshot if the cluster can."""
         await self._ask("drop", CALL_S, path=path)
-        await self._ask("delete", CALL_S, path=path)
+        await self.delete(path)
+
+    async def delete(self, path: str) -> None:
+        """Delete a snapshot or saved state if the cluster can."""
+        found = await self._ask("delete", CALL_S, path=path)
+        if not found["deleted"] and self._discard:
+            with contextlib.suppress(AtelierError):  # its machine is away
+                await self._discard(path)
 
     async def sample(self, path: str, tokens: list[int], **sampling: Any) -> Completion:
         """Sample a completion by a snapshot (fields of the SDK's SamplingParams)."""

@@ -73,6 +73,8 @@ class TinkerPolicy:
         self._said: list[float] = []
         """Trainer's log-probs of the fixed text at the last publication."""
         self._eos: list[int] = []
+        self._states: set[str] = set()
+        """Saved states of this run that are not deleted."""
         self._held, self._holding = Outages(), contextlib.ExitStack()
         self._gate = asyncio.Event()
         self._gate.set()
@@ -259,6 +261,21 @@ class TinkerPolicy:
             "adam": self._adam.model_dump(),
         }
         (folder / "trainer" / STATE).write_text(json.dumps(state, indent=1) + "\n")
+        self._states.add(path)
+        await self._delete_states(folder)
+
+    async def _delete_states(self, folder: Path) -> None:
+        """Delete the states that this policy has saved for checkpoints which are deleted meanwhile,
+        unless a branch has a copy; `folder` is that of a checkpoint of the run."""
+        runs = folder.parents[2]
+
+        def kept() -> set[str]:
+            files = runs.glob(f"*/{folder.parent.name}/*/trainer/{STATE}")
+            return {json.loads(file.read_text())["path"] for file in files}
+
+        for path in self._states - await asyncio.to_thread(kept):
+            self._states.discard(path)
+            await self._cluster.delete(path)
 
     async def save_adapter(self, folder: Path) -> None:
         path = self._path
@@ -279,6 +296,7 @@ class TinkerPolicy:
         if state["place"] != self._cluster.spec.place:
             raise not_there(f"it was saved on the cluster {state['cluster']}")
         await self._cluster.resume(state["model"], state["path"])
+        self._states.add(state["path"])
         self._adam = AdamCounter.model_validate(state["adam"])
         self._gradients.clear()
         self._said, self._changed = [], True

@@ -172,6 +172,14 @@ class StartSkyrl(Request):
     settings: SkyrlSettings
 
 
+class DiscardSaved(Request):
+    """Deletion of a snapshot or saved state, which SkyRL's API does not offer."""
+
+    cluster: str
+    path: str = Field(max_length=400)
+    """Path at the server: `tinker://MODEL/weights/NAME`."""
+
+
 class StartCluster(Request):
     """Start of SkyRL's server for a cluster, which is added to the list."""
 

@@ -7,6 +7,7 @@ from engine.integrations.skyrl.commands import launch_commands
 from engine.protocol.requests.clusters import (
     CheckCluster,
     ClusterSpec,
+    DiscardSaved,
     LaunchCommands,
     LaunchRequest,
     LendClusterKey,
@@ -35,6 +36,7 @@ class ClusterRoutes:
             ("GET", "/skyrl", self.skyrl),
             ("POST", "/skyrl", self.start_skyrl),
             ("DELETE", "/skyrl", self.stop_skyrl),
+            ("POST", "/skyrl/discard", self.discard),
         ]
 
     async def clusters(self, request: Request) -> Response:
@@ -83,6 +85,11 @@ class ClusterRoutes:
     async def start_skyrl(self, request: Request) -> Response:
         """Begin to start the server; its state tells when it is ready."""
         return json_of(await self._skyrl.start(await body_of(request, StartSkyrl)))
+
+    async def discard(self, request: Request) -> Response:
+        """Delete a snapshot or saved state of the server."""
+        await self._skyrl.discard(await body_of(request, DiscardSaved))
+        return Response(status_code=204)
 
     async def stop_skyrl(self, request: Request) -> Response:
         return json_of(await self._skyrl.stop())

@@ -5,6 +5,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,6 +20,7 @@ from engine.protocol.requests.clusters import (
     ClusterReport,
     ClusterSpec,
     ClusterView,
+    DiscardSaved,
     SkyrlServer,
     StartCluster,
     StartSkyrl,
@@ -194,7 +196,18 @@ class ClusterService:
         spec = await asyncio.to_thread(find_cluster, name)
         if spec.skyrl is not None:
             spec = await self._until_running(spec)
-        return ClusterAccess(spec, self._keys.get(name, ""), await self._socket(spec))
+        socket = await self._socket(spec)
+        discard = partial(self._discard, spec) if spec.skyrl else None
+        return ClusterAccess(spec, self._keys.get(name, ""), socket, discard)
+
+    async def _discard(self, spec: ClusterSpec, path: str) -> None:
+        """Delete a snapshot or saved state of a server that Atelier runs. Raises Refused,
+        LaunchError."""
+        request = DiscardSaved(cluster=spec.name, path=path)
+        if spec.host:
+            await self._hosts.host(spec.host).tunnel.client.discard_saved(request)
+        else:
+            await self._skyrl.discard(request)
 
     async def _socket(self, spec: ClusterSpec) -> Path | None:
         """Local socket that leads to the address of a cluster behind a server."""

@@ -19,10 +19,10 @@ from engine.integrations.skyrl.server import (
     free_port,
     skyrl_server,
 )
-from engine.integrations.skyrl.snapshots import delete_snapshots
+from engine.integrations.skyrl.snapshots import delete_saved, delete_snapshots
 from engine.models.registry import find_model
 from engine.protocol.problems import AtelierError, Problem, Refused
-from engine.protocol.requests.clusters import SkyrlServer, StartSkyrl
+from engine.protocol.requests.clusters import DiscardSaved, SkyrlServer, StartSkyrl
 from engine.runtime.closing import cancel
 from engine.runtime.files import PRIVATE_MODE, replace_file
 from engine.runtime.locks import Busy, released, take_lock
@@ -103,6 +103,11 @@ class SkyrlService:
         self._show("starting")
         self._task = asyncio.create_task(self._keep(plan, log, lock), name="SkyRL's server")
         return self.view
+
+    async def discard(self, request: DiscardSaved) -> None:
+        """Delete a snapshot or saved state of the server that runs as this cluster."""
+        if self.busy and self.view.cluster == request.cluster:
+            await asyncio.to_thread(delete_saved, skyrl_folder() / request.cluster, request.path)
 
     async def stop(self) -> SkyrlServer:
         """End the server and wait for its end; its state is kept."""

@@ -4,7 +4,7 @@ import os
 import time
 from pathlib import Path
 
-from engine.integrations.skyrl.snapshots import delete_snapshots
+from engine.integrations.skyrl.snapshots import delete_saved, delete_snapshots
 
 
 def write(state: Path, name: str, age_s: float) -> Path:
@@ -26,3 +26,17 @@ def test_newest_and_young_snapshots_and_all_states_stay(tmp_path: Path) -> None:
     assert delete_snapshots(tmp_path, kept=0, young_s=0) == 10
     assert state.exists()
     assert delete_snapshots(tmp_path / "nothing") == 0
+
+
+def test_snapshots_and_states_are_deleted_by_their_path(tmp_path: Path) -> None:
+    snapshot = write(tmp_path, "sampler_weights/step-1.tar.gz", 0)
+    part = write(tmp_path, "state-1.tar.gz/part", 0)  # a state is a folder
+    other = write(tmp_path, "state-2.tar.gz/part", 0)
+    assert delete_saved(tmp_path, "tinker://model_1/step-1")
+    assert not snapshot.exists()
+    assert delete_saved(tmp_path, "tinker://model_1/weights/state-1")
+    assert not part.parent.exists()
+    assert not delete_saved(tmp_path, "tinker://model_1/weights/state-1")
+    for path in ("tinker://../state-2", "tinker://model_1/weights/../x", "/etc/passwd"):
+        assert not delete_saved(tmp_path, path)
+    assert other.exists()

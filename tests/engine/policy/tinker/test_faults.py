@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -229,6 +230,35 @@ def test_checkpoint_continues_exactly(model: Path, tmp_path: Path) -> None:
             assert await policy.score(base.ScoreBatch(items=[item])) == went_on
             assert len(server.models) == 1
         assert not server.models
+
+    with tinker_server() as server:
+        asyncio.run(work(server))
+
+
+def test_states_of_deleted_checkpoints_are_deleted_unless_a_branch_has_them(model: Path) -> None:
+    runs = model.parent / "runs"
+
+    async def work(server: TinkerServer) -> None:
+        async with policy_at(server, model) as policy:
+            await load(policy, model)
+            await policy.publish(0)
+
+            async def checkpoint(step: int) -> Path:
+                scratch = runs / "one" / "checkpoints" / f".writing-{step}"
+                scratch.mkdir(parents=True)
+                await policy.save(scratch)
+                return scratch.rename(scratch.with_name(f"step-{step}"))
+
+            first, second = await checkpoint(1), await checkpoint(2)
+            assert len(server.states) == 2
+            shutil.copytree(second, runs / "branch" / "checkpoints" / "step-2")
+            for folder in (first, second):
+                shutil.rmtree(folder)
+            await checkpoint(3)
+            left = sorted(path.rpartition("/")[2].partition("-")[0] for path in server.states)
+            assert left == ["state", "state"]  # of the branch and of step 3
+            kept = json.loads((runs / "branch/checkpoints/step-2/trainer/cluster.json").read_text())
+            assert kept["path"] in server.states
 
     with tinker_server() as server:
         asyncio.run(work(server))

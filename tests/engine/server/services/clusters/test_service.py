@@ -45,7 +45,7 @@ class Cluster:
         self.answers.set()
 
     async def check(self, access: ClusterAccess) -> ClusterReport:
-        spec, key, _ = access
+        spec, key = access.spec, access.key
         self.asked.append((spec, key))
         self.begun.set()
         await self.answers.wait()
