@@ -326,19 +326,19 @@ def test_redirect_does_not_take_the_key_elsewhere(model: Path) -> None:
         tinker_server("redirects", key=KEY, elsewhere=other.address) as server,
     ):
         with pytest.raises(PolicyError):
-            asyncio.run(check_cluster(spec_of(server), KEY))
+            asyncio.run(check_cluster(ClusterAccess(spec_of(server), KEY)))
         assert other.keys == []
 
 
 def test_wrong_key_is_named_without_showing_it(model: Path) -> None:
     with tinker_server(key=KEY) as server, pytest.raises(PolicyError) as caught:
-        asyncio.run(check_cluster(spec_of(server), "tml-wrong-key"))
+        asyncio.run(check_cluster(ClusterAccess(spec_of(server), "tml-wrong-key")))
     assert caught.value.problem.code == "cluster.key"
     assert "tml-wrong-key" not in str(caught.value.problem)
 
 
 def test_connection_test_lists_the_models(model: Path) -> None:
     with tinker_server() as server:
-        report = asyncio.run(check_cluster(spec_of(server), ""))
+        report = asyncio.run(check_cluster(ClusterAccess(spec_of(server))))
     assert [(one.name, one.max_context) for one in report.models] == [(MODEL, 512)]
     assert report.client == "tinker 0.24.1"
