@@ -111,11 +111,13 @@ class ClusterSheet(Sheet):
             self._result.show_view(view)
 
     def _show_hosts(self, chosen: str) -> None:
-        """Offer the servers through which a cluster can be reached, and select `chosen`."""
+        """Offer the servers through which a cluster can be reached, if there are any, and select
+        `chosen`."""
         names = [view.spec.name for view in self._hosts.all]
         names += [chosen] if chosen and chosen not in names else []
         self.host.set_choices([("", "Directly"), *((name, f"Server {name}") for name in names)])
         self.host.set_value(chosen)
+        self._rows["host"].setVisible(bool(names))
 
     def _show_port(self) -> None:
         """Show what a loopback address means behind a server."""

@@ -55,6 +55,8 @@ def test_skyrl_started_by_keyboard_trains_the_project(
             row = settings_page.clusters.rows["small"]
             await until(lambda: row._words.words().startswith("running"), READY_S)
 
+            studio.actions.trigger("go.setup")  # Settings belongs to no project
+            await until(lambda: studio.window.page == "setup", SOON_S)
             studio.actions.trigger("engine.choose")
             menu = studio.frame.switcher.menu
             action = next(one for one in menu.actions() if one.text().startswith("small"))
@@ -68,7 +70,10 @@ def test_skyrl_started_by_keyboard_trains_the_project(
             assert state.cluster.name == "small"
 
             studio.actions.trigger("clusters.open")
+            await until(row._stop.isVisible, SOON_S)
+            studio.window.activateWindow()
             row._stop.setFocus()
+            await until(lambda: QApplication.focusWidget() is row._stop, SOON_S)
             press(Key.Key_Return)
             await until(lambda: row._words.words() == "off", SOON_S)
             assert session.clusters.view("small").server.state == "off"

@@ -35,9 +35,11 @@ from engine.remote.cluster_list import (
 from engine.remote.registry import HostService
 from engine.runtime.closing import cancel
 from engine.server.services.clusters.skyrl import SkyrlService
-from engine.server.services.runs.work import ActiveRuns
+from engine.server.services.runs.work import ActiveRuns, has_ended
 
 WAIT_S = 1.0
+CLOSING_S = 60.0
+"""Maximum time in seconds that the cleanup of a run takes after its last event."""
 STATE_S = 5.0
 """Timeout in seconds for the state of SkyRL's server on another machine."""
 ConnectionTest = Callable[[ClusterAccess], Awaitable[ClusterReport]]
@@ -107,7 +109,7 @@ class ClusterService:
             self._hosts.host(spec.host)
         earlier = await self._find(spec.name)
         if earlier and earlier != spec:
-            self._require_unused(spec.name, "then change the cluster")
+            await self._require_unused(spec.name, "then change the cluster")
         await asyncio.to_thread(put_cluster, spec)
         if earlier and earlier.place != spec.place:
             self._keys.pop(spec.name, None)
@@ -117,7 +119,7 @@ class ClusterService:
         cluster; on a server that is not connected it goes on. Raises Refused if it is unknown, or
         used by an active run."""
         spec = await self._require(name)
-        self._require_unused(name, "then remove the cluster")
+        await self._require_unused(name, "then remove the cluster")
         if spec.skyrl is not None:
             with contextlib.suppress(AtelierError):  # its machine is not connected, or is gone
                 await self._end_server(spec)
@@ -142,7 +144,7 @@ class ClusterService:
                 where="name",
             )
         if earlier and earlier.skyrl != request.settings:
-            self._require_unused(name, "then change its settings")
+            await self._require_unused(name, "then change its settings")
         order = StartSkyrl(cluster=name, settings=request.settings)
         if request.host:
             host = self._hosts.host(request.host)
@@ -171,7 +173,7 @@ class ClusterService:
                 f"{name} was not started by Atelier.",
                 "Stop it where it was started.",
             )
-        self._require_unused(name, "then stop the cluster")
+        await self._require_unused(name, "then stop the cluster")
         if spec.host:
             await self._hosts.host(spec.host).connected()
         return self._view(spec, {spec.host: await self._end_server(spec)})
@@ -321,9 +323,15 @@ class ClusterService:
             "Add it in Settings → Clusters, or with `atelier clusters add`.",
         )
 
-    def _require_unused(self, name: str, then: str) -> None:
-        for active in self._active.values():
-            if active.run.config.backend.cluster == name:
+    async def _require_unused(self, name: str, then: str) -> None:
+        """Wait for the cleanup of a run at this cluster that has ended. Raises Refused while one is
+        active."""
+        for active in list(self._active.values()):
+            if active.run.config.backend.cluster != name or active.task.done():
+                continue
+            if has_ended(active.run):
+                await asyncio.wait([active.task], timeout=CLOSING_S)
+            if not active.task.done():
                 raise Refused.of(
                     "cluster.in_use",
                     f"{active.run.spec.name} of {active.run.spec.project} is using {name}.",

@@ -74,7 +74,7 @@ async def work(run: Run, resources: RunResources) -> None:
                 ticking.cancel()
     except asyncio.CancelledError as cancelled:
         reason = str(cancelled.args[0]) if cancelled.args else STOPPED
-        if not _has_ended(run):
+        if not has_ended(run):
             await _say_last(run, RunStopped(step=last_step(run), reason=reason))
     except Exception as error:  # noqa: BLE001 - the last resort: it is said and stored
         problem = problem_of(error)
@@ -172,7 +172,7 @@ def _check_disk(run: Run) -> None:
         )
 
 
-def _has_ended(run: Run) -> bool:
+def has_ended(run: Run) -> bool:
     """Whether the last event is stored: a stop may arrive while the workers are closing."""
     ends = [kind.model_fields["kind"].default for kind in FINAL]
     return isinstance(run.reader.events_of("run.started", *ends)[-1], FINAL)
