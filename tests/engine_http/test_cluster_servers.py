@@ -126,11 +126,12 @@ def test_run_survives_kills_of_skyrl_tunnel_and_remote_engine(
     assert len({one.pid for one in servers(pair)} - {api.pid}) == 2
 
     until(lambda: done(engine, run) >= 3, READY_S)
-    pair.far.drop()
-    pair.act("connect")
-    pair.until("connected")
     info = pair.view().info
     assert info is not None
+    pair.far.drop()
+    until(lambda: pair.view().state != "connected")
+    pair.act("connect")
+    pair.until("connected")
     os.kill(info.pid, signal.SIGKILL)
     until(lambda: (now := pair.view()).info is not None and now.info.pid != info.pid, 60)
     until(lambda: state(pair).state == "running", READY_S)
