@@ -112,7 +112,7 @@ def forecast(
         step_low_s=low,
         step_high_s=high,
         steps=train.steps,
-        disk_bytes=kept_checkpoints(train) * CHECKPOINT_BYTES * shape.adapter,
+        disk_bytes=kept_checkpoints(train) * CHECKPOINT_BYTES * shape.adapter or None,
         disk_free_bytes=free_disk(place),
         kept=kept_checkpoints(train),
         measured=bool(step_times_s),

@@ -35,8 +35,9 @@ class Forecast(Value):
     step_low_s: float
     step_high_s: float
     steps: int
-    disk_bytes: int = 0
-    """Size in bytes of all checkpoints that the retention rules keep at the end."""
+    disk_bytes: int | None = 0
+    """Size in bytes of all checkpoints that the retention rules keep at the end; None if the
+    model's weights, which tell the size of an adapter, are not on this machine."""
     disk_free_bytes: int = 0
     kept: int = 0
     """Number of those checkpoints."""

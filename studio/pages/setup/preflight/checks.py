@@ -25,6 +25,8 @@ def disk_checks(forecast: Forecast | None) -> list[tuple[str, str]]:
         return []
     need, free = forecast.disk_bytes, forecast.disk_free_bytes
     kept = formatting.plural(forecast.kept, "checkpoint")
+    if need is None:  # an adapter of a model whose weights are elsewhere
+        return [("open", f"{kept} of unknown size; {formatting.size(free)} free disk")]
     verb = "takes" if forecast.kept == 1 else "take"
     words = f"{kept} {verb} {formatting.size(need)} of {formatting.size(free)} free disk"
     return [("good" if need < free else "bad", words)]
