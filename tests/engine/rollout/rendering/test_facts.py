@@ -118,7 +118,7 @@ def test_tools_of_the_agent_are_found_in_its_file_or_mcp_servers(tmp_path: Path)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Model folder with the files of a chat format alone."""
     folder = make_family(FAMILIES["Qwen3"], tmp_path / "model")
-    monkeypatch.setattr(module, "find_model", lambda name: folder)
+    monkeypatch.setattr(module, "find_model", lambda name, weights=True: folder)
     return folder
 
 
