@@ -20,10 +20,9 @@ from engine.protocol.requests.clusters import (
     StartCluster,
     cluster_spec,
 )
-from engine.protocol.requests.remote import AddHost
-from tests.engine_http.conftest import Engine, make_project, stop_engine, until
-from tests.engine_http.test_hosts import ServerPair, start_home
-from tests.support.remote_engine import NAME, link_engine, link_environments, spec_of
+from tests.engine_http.conftest import Engine, make_project, until
+from tests.engine_http.test_hosts import ServerPair, server_pair
+from tests.support.remote_engine import NAME
 from tests.support.ssh_server import FarSide
 from tests.support.tinker_server import tinker_server
 
@@ -44,17 +43,8 @@ def pair(
     home: Path, real_cache: None, ssh_server: FarSide, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ServerPair]:
     """Home engine, and a server with an engine of this checkout that is in the list."""
-    base = ssh_server.home / ".atelier-engine"
-    link_engine(base)
-    environments = link_environments(base)
-    engine = start_home(home, environments, tmp_path_factory.mktemp("person"), ssh_server)
-    both = ServerPair(engine, ssh_server, base)
-    engine.call(lambda client: client.add_host(AddHost(spec=spec_of(ssh_server))))
-    yield both
-    stop_engine(engine)
-    for process in both.processes():
-        process.terminate()
-    until(lambda: not both.processes())
+    with server_pair(home, ssh_server, tmp_path_factory.mktemp("person")) as both:
+        yield both
 
 
 @pytest.fixture
@@ -223,7 +213,7 @@ def test_model_that_cannot_be_served_fails_in_words(pair: ServerPair, home: Path
 
 
 def test_cluster_started_by_hand_is_reached_through_the_server(pair: ServerPair) -> None:
-    """Its address is one of the server; here both are one machine, so the socket must be used."""
+    """The server and this machine are one here, so only a refused forwarding shows the way."""
     with tinker_server() as server:
         spec = cluster_spec("byhand", server.address, "tinker-json", host=NAME)
         pair.home.call(lambda client: client.put_cluster(spec))

@@ -117,24 +117,31 @@ def start_home(home: Path, environments: Path, person: Path, far: FarSide) -> En
         return start_engine(home)
 
 
-@pytest.fixture(scope="module")
-def pair(
-    home: Path, real_cache: None, ssh_server: FarSide, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ServerPair]:
-    """Home engine that is connected to a server with an engine of this checkout."""
-    base = ssh_server.home / ".atelier-engine"
+@contextlib.contextmanager
+def server_pair(home: Path, far: FarSide, person: Path) -> Iterator[ServerPair]:
+    """Home engine, and a server in its list with an engine of this checkout; both are ended."""
+    base = far.home / ".atelier-engine"
     link_engine(base)
     environments = link_environments(base)
-    engine = start_home(home, environments, tmp_path_factory.mktemp("person"), ssh_server)
-    both = ServerPair(engine, ssh_server, base)
-    engine.call(lambda client: client.add_host(AddHost(spec=spec_of(ssh_server))))
-    both.act("connect")
-    both.until("connected")
+    engine = start_home(home, environments, person, far)
+    both = ServerPair(engine, far, base)
+    engine.call(lambda client: client.add_host(AddHost(spec=spec_of(far))))
     yield both
     stop_engine(engine)
     for process in both.processes():
         process.terminate()
     until(lambda: not both.processes())
+
+
+@pytest.fixture(scope="module")
+def pair(
+    home: Path, real_cache: None, ssh_server: FarSide, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerPair]:
+    """Home engine that is connected to a server with an engine of this checkout."""
+    with server_pair(home, ssh_server, tmp_path_factory.mktemp("person")) as both:
+        both.act("connect")
+        both.until("connected")
+        yield both
 
 
 @pytest.fixture

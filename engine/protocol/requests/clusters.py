@@ -198,7 +198,7 @@ class LaunchRequest(Request):
 
 class LaunchCommand(Value):
     title: str
-    """Where the command is executed, such as "First node"."""
+    """Place where the command is executed, such as "First node"."""
     command: str
 
 
