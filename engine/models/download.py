@@ -93,14 +93,14 @@ def pull_model(
                 folder = converted(starter) or _convert(starter, say, tell)
             else:
                 say(f"Downloading {name} from the Hugging Face hub")
-                folder = download_hub_model(name, token, _recorded(name, tell), weights)
+                folder = download_hub_model(name, token, _recorded(name, tell, weights), weights)
         except OSError as error:
             raise _unwritable(name, error) from error
         forget(name)
     return check_folder(folder, name, weights)
 
 
-def _recorded(name: str, tell: Tell) -> Tell:
+def _recorded(name: str, tell: Tell, weights: bool) -> Tell:
     """Return `tell` that also records the download when its files are known, so that any engine
     can continue it."""
     known: dict[str, int] = {}
@@ -109,7 +109,8 @@ def _recorded(name: str, tell: Tell) -> Tell:
         if now.blobs != known:
             known.update(now.blobs)
             before = record_of(name) or Record(name=name, title=name.rpartition("/")[2])
-            save(before.model_copy(update={"blobs": now.blobs, "total_bytes": now.total}))
+            update = {"blobs": now.blobs, "total_bytes": now.total, "weights": weights}
+            save(before.model_copy(update=update))
         tell(now)
 
     return record

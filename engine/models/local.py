@@ -23,9 +23,11 @@ from engine.protocol.requests.models import LocalModel
 def local_models(folders: Iterable[str] = ()) -> list[LocalModel]:
     """List the starter models that Atelier offers, all models in this machine's caches, and those
     of the model folders `folders`, each with its size on disk."""
+    whole, bare = hub_models(), hub_models(weights=False)
+    repos = sorted(_repos(), key=lambda repo: repo.repo_id.lower())
     return [
         *(_starter(starter.name) for starter in STARTERS),
-        *(_in_cache(repo) for repo in sorted(_repos(), key=lambda repo: repo.repo_id.lower())),
+        *(_in_cache(repo, whole.get(repo.repo_id), bare.get(repo.repo_id)) for repo in repos),
         *(
             _of_folder(name, folder, "uploaded")
             for name, folder in sorted(uploaded_models().items())
@@ -107,9 +109,10 @@ def _repos() -> list[Any]:
     return [repo for repo in scan_cache_dir(hub_cache()).repos if repo.repo_type == "model"]
 
 
-def _in_cache(repo: Any) -> LocalModel:
+def _in_cache(repo: Any, whole: Path | None, bare: Path | None) -> LocalModel:
+    """Describe a model of the hub's cache; its complete snapshot is `whole`, the one that may lack
+    weights is `bare` (None: there is none)."""
     newest = max(repo.revisions, key=lambda revision: revision.last_modified, default=None)
-    whole, bare = (hub_models(weights).get(repo.repo_id) for weights in (True, False))
     folder = whole or bare or (newest.snapshot_path if newest else repo.repo_path)
     weights = whole is not None or bare is None
     return LocalModel(

@@ -21,9 +21,9 @@ from engine.protocol.problems import ConfigError, Refused
 from engine.protocol.requests.clusters import (
     KEY_VARIABLE,
     ClusterView,
-    LaunchRequest,
     StartCluster,
     cluster_spec,
+    launch_request,
     skyrl_settings,
 )
 from engine.storage.project import load_config
@@ -137,6 +137,8 @@ async def _begin(client: EngineClient, arguments: argparse.Namespace, request: S
         say(f"Its log: {server.log}")
     elif server.problem:
         complain(server.problem)
+    else:
+        say(f"{name} is {STATES[server.state]}: it was stopped meanwhile.")
     return int(server.state != "running")
 
 
@@ -151,9 +153,8 @@ async def _stop(client: EngineClient, arguments: argparse.Namespace) -> int:
 
 async def _commands(client: EngineClient, arguments: argparse.Namespace) -> int:
     """Print the commands that start SkyRL by hand."""
-    request = LaunchRequest(
-        settings=skyrl_settings(arguments.model), nodes=arguments.nodes, port=arguments.port
-    )
+    settings = skyrl_settings(arguments.model)
+    request = launch_request(settings, arguments.nodes, arguments.port)
     found = await client.launch_commands(request)
     if arguments.json:
         say_json(found)

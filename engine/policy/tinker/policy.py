@@ -12,7 +12,7 @@ import json
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -267,13 +267,7 @@ class TinkerPolicy:
     async def _delete_states(self, folder: Path) -> None:
         """Delete the states that this policy has saved for checkpoints which are deleted meanwhile,
         unless a branch has a copy; `folder` is that of a checkpoint of the run."""
-        runs = folder.parents[2]
-
-        def kept() -> set[str]:
-            files = runs.glob(f"*/{folder.parent.name}/*/trainer/{STATE}")
-            return {json.loads(file.read_text())["path"] for file in files}
-
-        for path in self._states - await asyncio.to_thread(kept):
+        for path in await asyncio.to_thread(_unused, self._states, folder.parent):
             self._states.discard(path)
             await self._cluster.delete(path)
 
@@ -385,3 +379,20 @@ async def _start_losses(log: Path) -> Child:
     return await Child.spawn(
         "losses", [*LOSSES], cwd=ROOT, log=log, environment=VARIABLES, start=launch
     )
+
+
+def _unused(states: Set[str], checkpoints: Path) -> set[str]:
+    """States that no checkpoint refers to, neither in this run's folder of `checkpoints` nor in
+    those of the project's other runs; none if a file there cannot be read."""
+    runs = checkpoints.parents[1]
+    try:
+        if unused := states - _referred(checkpoints.glob(f"*/trainer/{STATE}")):
+            unused -= _referred(runs.glob(f"*/{checkpoints.name}/*/trainer/{STATE}"))
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    return set(unused)
+
+
+def _referred(files: Iterable[Path]) -> set[str]:
+    """Paths of the states in these files."""
+    return {json.loads(file.read_text())["path"] for file in files}

@@ -43,10 +43,12 @@ def skyrl_settings(model: str, **values: int) -> SkyrlSettings:
     try:
         return SkyrlSettings.model_validate({"model": model, **values})
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        field = str(first["loc"][0])
-        message = first["msg"]
-        raise ConfigError.of("cluster.invalid", f"{message}.", where=field) from None
+        raise _invalid(error) from None
+
+
+def _invalid(error: ValidationError) -> ConfigError:
+    first = error.errors(include_url=False, include_context=False)[0]
+    return ConfigError.of("cluster.invalid", f"{first['msg']}.", where=str(first["loc"][0]))
 
 
 class SkyrlServer(Value):
@@ -194,6 +196,14 @@ class LaunchRequest(Request):
     settings: SkyrlSettings
     nodes: int = Field(default=1, ge=1, le=64)
     port: int = Field(default=8000, ge=1, le=65535)
+
+
+def launch_request(settings: SkyrlSettings, nodes: int, port: int) -> LaunchRequest:
+    """Question as a person typed it. Raises ConfigError as `skyrl_settings` does."""
+    try:
+        return LaunchRequest(settings=settings, nodes=nodes, port=port)
+    except ValidationError as error:
+        raise _invalid(error) from None
 
 
 class LaunchCommand(Value):

@@ -29,6 +29,8 @@ from engine.runtime.locks import Busy, released, take_lock
 
 RESTART_S = (1.0, 5.0, 30.0)
 """Pauses in seconds before the server is started again after it has ended by itself."""
+ELSEWHERE = "skyrl.elsewhere"
+"""Code of the problem that another engine runs the server."""
 TIDY_S = 60.0
 """Seconds between two deletions of old sampler snapshots."""
 STEADY_S = 600.0
@@ -60,12 +62,18 @@ class SkyrlService:
         """Start the server again that ran when the engine of this user was killed."""
         try:
             request = StartSkyrl.model_validate_json(_wanted_file().read_bytes())
-            await self.start(request)
         except FileNotFoundError:
-            pass
+            return
         except ValidationError:
             _wanted_file().unlink(missing_ok=True)
-        except AtelierError as error:  # such as another engine that runs it
+            return
+        try:
+            await self.start(request)
+        except AtelierError as error:
+            if error.problem.code == ELSEWHERE:  # that engine's server, not ours to report
+                return
+            _wanted_file().unlink(missing_ok=True)
+            self.view = SkyrlServer(cluster=request.cluster, settings=request.settings)
             self._show("failed", problem=error.problem)
 
     async def close(self) -> None:
@@ -74,8 +82,8 @@ class SkyrlService:
 
     async def start(self, request: StartSkyrl) -> SkyrlServer:
         """Begin to start the server, in place of one with other settings; no effect if it runs with
-        these. Raises Refused while it runs as another cluster, ModelError if the model is not on
-        this machine; the server then goes on."""
+        these. Raises Refused while it runs as another cluster or if its folder cannot be written,
+        ModelError if the model is not on this machine; a running server then goes on."""
         if self.busy and self.view.cluster == request.cluster:
             if self.view.settings == request.settings:
                 return self.view
@@ -88,8 +96,11 @@ class SkyrlService:
                 f"with {self.view.settings.model if self.view.settings else 'another model'}.",
                 f"Stop {self.view.cluster} first.",
             )
-        plan = await asyncio.to_thread(_plan, request, self._locate)
-        lock = await asyncio.to_thread(_take, plan.state)
+        try:
+            plan = await asyncio.to_thread(_plan, request, self._locate)
+            lock = await asyncio.to_thread(_take, plan.state, request)
+        except OSError as error:
+            raise Refused(_not_writable(error)) from error
         log = plan.state / "log"
         self.view = SkyrlServer(
             cluster=request.cluster,
@@ -99,7 +110,6 @@ class SkyrlService:
             command=launch_command(plan),
             log=str(log),
         )
-        await asyncio.to_thread(replace_file, _wanted_file(), request.model_dump_json())
         self._show("starting")
         self._task = asyncio.create_task(self._keep(plan, log, lock), name="SkyRL's server")
         return self.view
@@ -111,9 +121,9 @@ class SkyrlService:
 
     async def stop(self) -> SkyrlServer:
         """End the server and wait for its end; its state is kept."""
-        await asyncio.to_thread(_wanted_file().unlink, missing_ok=True)
         task, self._task = self._task, None
-        if task is not None:
+        if task is not None:  # else the file, if there is one, is that of another engine
+            await asyncio.to_thread(_wanted_file().unlink, missing_ok=True)
             await cancel(task)
         self.view = SkyrlServer()
         return self.view
@@ -125,11 +135,14 @@ class SkyrlService:
             while True:
                 try:
                     steady = await self._run(plan, log)
+                    problem = await asyncio.to_thread(_ended, log)
                 except AtelierError as error:
                     self._show("failed", problem=error.problem)
                     return
+                except OSError as error:
+                    self._show("failed", problem=_not_writable(error))
+                    return
                 ends = 1 if steady else ends + 1
-                problem = await asyncio.to_thread(_ended, log)
                 if ends > len(RESTART_S):
                     self._show("failed", problem=problem)
                     return
@@ -171,7 +184,9 @@ def _plan(request: StartSkyrl, locate: Callable[[str], Path]) -> SkyrlPlan:
     state = skyrl_folder() / request.cluster
     models = state / "models"
     models.mkdir(parents=True, exist_ok=True, mode=0o700)
-    named = models / request.settings.model.rstrip("/").rpartition("/")[2]
+    given = request.settings.model
+    folder = Path(given).expanduser()
+    named = models / (folder.resolve().name if folder.is_dir() else given.rpartition("/")[2])
     named.unlink(missing_ok=True)
     named.symlink_to(model.resolve())
     before, file = 0, state / "port"
@@ -188,21 +203,37 @@ def _plan(request: StartSkyrl, locate: Callable[[str], Path]) -> SkyrlPlan:
     )
 
 
-def _take(state: Path) -> int:
-    """Lock a server's folder. Raises Refused while another engine runs a server in it."""
+def _take(state: Path, request: StartSkyrl) -> int:
+    """Lock a server's folder and store the request; returns the lock. Raises Refused while another
+    engine runs a server in it, OSError."""
     try:
-        return take_lock(state / "lock", holder=f"process {os.getpid()}")
+        lock = take_lock(state / "lock", holder=f"process {os.getpid()}")
     except Busy as busy:
         raise Refused.of(
-            "skyrl.elsewhere",
+            ELSEWHERE,
             f"Another engine of yours on this machine runs this server ({busy.holder}).",
             "Stop it there, or choose another name.",
         ) from None
+    try:
+        replace_file(_wanted_file(), request.model_dump_json(), PRIVATE_MODE)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
 
 
 def _wanted_file() -> Path:
     """File with the start request of the server that is to run."""
     return skyrl_folder() / "running.json"
+
+
+def _not_writable(error: OSError) -> Problem:
+    return Problem(
+        code="skyrl.not_writable",
+        message=f"The files of SkyRL's server cannot be used: {error.strerror or error}.",
+        hint="Check the permissions and free space of their folder.",
+        where=str(error.filename or skyrl_folder()),
+    )
 
 
 def _ended(log: Path) -> Problem:
