@@ -104,7 +104,7 @@ def _skyrl_row(view: ClusterView, tested: ClusterRow) -> ClusterRow:
         known = tested.dot != "none"
         return replace(
             tested,
-            words=f"{words} · {tested.words}" if known else words,
+            words=f"{server.state} · {tested.words}" if known else words,  # both must fit
             dot=tested.dot if known else SERVER_DOTS[server.state],
             actions=frozenset({"test", "stop", *copies}),
             command=server.command,

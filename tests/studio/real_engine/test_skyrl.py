@@ -1,5 +1,5 @@
-"""SkyRL in the window over a real engine: started on this machine, trained on and stopped, by
-keyboard alone."""
+"""SkyRL in the window over a real engine, on this machine: started, trained on and stopped by
+keyboard; every button clicked by mouse."""
 
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,14 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
+from studio.services.notifications import Question
+from studio.widgets.controls.buttons import Button
 from tests.engine_http.conftest import CACHE, make_project
 from tests.studio.buttons.conftest import MemoryKeyring
+from tests.studio.buttons.every_button import obstacle
 from tests.studio.conftest import Run, until
 from tests.studio.real_engine.test_clusters import press, tab_to, type_text
+from tests.studio.real_engine.test_engine import click
 from tests.studio.real_window import page_of, window
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
@@ -77,5 +81,71 @@ def test_skyrl_started_by_keyboard_trains_the_project(
             press(Key.Key_Return)
             await until(lambda: row._words.words() == "off", SOON_S)
             assert session.clusters.view("small").server.state == "off"
+
+    run(job())
+
+
+def test_every_button_of_skyrl_has_its_effect(
+    run: Run, qapp: QApplication, tmp_path: Path, tiny_model: Path, clean_home: Path
+) -> None:
+    project = make_project(tmp_path / "workspace" / "letters", tiny_model)
+
+    async def press_when_free(button: Button) -> None:
+        await until(lambda: not obstacle(button), SOON_S)
+        click(button)
+
+    async def job() -> None:
+        async with window(qapp, tmp_path / "workspace") as studio:
+            session, sheet = studio.session, studio.servers.start_sheet
+            studio.window.activateWindow()
+            session.open_project(str(project), "setup")
+            await until(lambda: session.project.path == str(project), SOON_S)
+            studio.actions.trigger("clusters.open")
+            settings_page: Any = page_of(studio, "settings")
+            card = settings_page.clusters
+            await press_when_free(card._start)
+            await until(sheet.is_open, SOON_S)
+            await press_when_free(sheet._fold)
+            sheet.nodes.set_value(2)
+            sheet.nodes.edited.emit(2)
+            await until(lambda: sheet._blocks, SOON_S)  # the commands of two nodes
+            await press_when_free(sheet._add)
+            await until(studio.servers.cluster_sheet.is_open, SOON_S)
+            studio.servers.cluster_sheet.close_sheet()
+            await press_when_free(card._start)
+            await until(sheet.is_open, SOON_S)
+            await press_when_free(sheet._start)
+            await until(lambda: not sheet.is_open(), SOON_S)
+            row = card.rows["skyrl"]
+
+            def runs() -> bool:
+                return bool(row._words.words().startswith("running"))
+
+            await until(runs, READY_S)
+            await press_when_free(row._test)
+            await until(lambda: row._words.words() == "running · serves 1 model", READY_S)
+            await press_when_free(row._copy)
+            assert "skyrl.tinker.api" in QApplication.clipboard().text()
+            await press_when_free(row._stop)
+            await until(lambda: row._words.words() == "off", SOON_S)
+            await press_when_free(row._start)
+            await until(runs, READY_S)
+            await press_when_free(row._edit)
+            await until(sheet.is_open, SOON_S)
+            sheet.options["sequences"].set_value(4)
+            assert sheet._start.words() == "Restart"
+            await press_when_free(sheet._start)
+            await until(lambda: not sheet.is_open(), SOON_S)
+            await until(runs, READY_S)
+            state = await session.client.skyrl()
+            assert state.settings is not None
+            assert state.settings.sequences == 4
+            await press_when_free(row._remove)
+            await until(lambda: isinstance(QApplication.activeModalWidget(), Question), SOON_S)
+            question: Any = QApplication.activeModalWidget()
+            found = question.findChildren(Button)
+            click(next(one for one in found if one.words() == "Remove"))
+            await until(lambda: not card.rows, SOON_S)
+            assert (await session.client.skyrl()).state == "off"
 
     run(job())

@@ -108,9 +108,9 @@ def test_row_of_skyrl_shows_its_state(state: str, words: str, dot: str, verb: st
 def test_running_skyrl_shows_its_connection_test() -> None:
     running = skyrl("running")
     tested = row_of(running.model_copy(update={"report": REPORT}), False, BOX)
-    assert (tested.words, tested.dot) == ("running on box · serves 3 models", "connected")
+    assert (tested.words, tested.dot) == ("running · serves 3 models", "connected")
     failed = row_of(running.model_copy(update={"problem": WRONG_KEY}), False, BOX)
-    assert (failed.words, failed.dot) == ("running on box · connection failed", "gone")
+    assert (failed.words, failed.dot) == ("running · connection failed", "gone")
     assert failed.problem.startswith(WRONG_KEY.message)
     here = ClusterView(spec=HERE, server=server_of(HERE, "running"))
     assert row_of(here, False).words == "running on this machine"
